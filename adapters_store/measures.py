@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 from typing import Any
 
-from adapters_store.roles import BASELINE, SYSTEM, TRANSFER, planned_role
+from adapters_store.roles import BASELINE, MERGED_ROLES, SYSTEM, TRANSFER, planned_role
 
 CONTAMINATION = "contamination"  # contacts of all pairs of a study's tasks
 STATISTICS = "statistics"  # rows, labels and words of a task
@@ -28,6 +28,7 @@ ANNOTATORS = "annotators"  # what every annotator answered to a task's test rows
 OPTIONS = "options"  # what a cell answers to its test rows where options are put otherwise
 PROBE = "probe"  # what a cell answers to its test rows with another context
 SENTENCES = "probe-sentences"  # what it answers to replies of everyday talk with a sentence put in
+RETENTION = "retention"  # what a merge has kept of each parent
 KEPT = "kept-result"  # of the analysis: computed from the store alone, and again wherever it is not there
 
 CONTAMINATION_VERSION = 1
@@ -35,6 +36,7 @@ STATISTICS_VERSION = 2
 ANNOTATORS_VERSION = 1
 OPTIONS_VERSION = 1
 SIMILARITY_VERSION = 1  # of the five others
+RETENTION_VERSION = 1
 PROBE_VERSION = 1  # of probes; raised also when the pairs of news change
 PROBE_SEED = 1  # of every swap and draw of a probe
 NEAR_DUPLICATES = {"version": 1, "threshold": 0.8, "shortest": 40}  # as tasks.splits.near finds them
@@ -71,6 +73,13 @@ def baseline_keys(manifest: Mapping[str, Any]) -> dict[str, str]:
         for cell in manifest["cells"]
         if planned_role(cell) == BASELINE and (cell["setting"], cell["seed"]) == ("full", seed)
     }
+
+
+def merged_cells(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The cells of a study on merged intermediates with all data and the first of the transfers' seeds."""
+    first = ("full", manifest["study"]["seeds"][0])
+    of_merges = [cell for cell in manifest["cells"] if planned_role(cell) in MERGED_ROLES]
+    return [cell for cell in of_merges if (cell["setting"], cell["seed"]) == first]
 
 
 def contamination_inputs(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -134,6 +143,11 @@ def logme_inputs(intermediate: str, target: str) -> dict[str, Any]:
     return {"version": SIMILARITY_VERSION, "intermediate": intermediate, "target": target, "most_rows": LOGME_ROWS}
 
 
+def retention_inputs(cell: str) -> dict[str, Any]:
+    """Inputs of what the merge of the planned cell ``cell`` (a key) has kept of each parent."""
+    return {"version": RETENTION_VERSION, "cell": cell}
+
+
 def probe_inputs(cell: str, operation: str, donors: Mapping[str, str]) -> dict[str, Any]:
     """Inputs of what the record ``cell`` (a key) answers after an operation on its own test rows.
 
@@ -192,6 +206,8 @@ def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
         for mode in (SAMPLED, VU):
             yield TASK_EMBEDDING, task_embedding_inputs(key, mode)
     yield from probes_of(manifest)
+    for cell in merged_cells(manifest):
+        yield RETENTION, retention_inputs(cell["key"])
     for intermediate, target in permutations(hashes.values(), 2):
         yield VOCABULARY, vocabulary_inputs(intermediate, target)
     for intermediate, target in permutations(keys.values(), 2):

@@ -21,6 +21,7 @@ from analysis.figures.planned.boards import write_boards
 from analysis.figures.planned.forest import write_forests
 from analysis.figures.planned.reliability import write_reliability
 from analysis.figures.planned.uncertainty_map import write_maps
+from analysis.gains.beside.retained import retained
 from analysis.gains.cells import Manifest, not_compared
 from analysis.gains.gains import SEED
 from analysis.gains.power import visible_gains
@@ -90,7 +91,8 @@ def report(
 def write_report(store: Store, study: StudyResults, out: Path, progress: Progress = silent) -> Written:
     """Write what ``report`` writes, from a study's results and the store that belongs to them."""
     visible = study.question.kept.frame("visible gains", {"of": study.gains}, lambda: visible_gains(study.gains))
-    _write_study_frames(study, visible, out / TABLES)
+    kept = retained(store, study.manifest)
+    _write_study_frames(study, visible, kept, out / TABLES)
     planned, study = study, study.of_adapters
     drawings = out / FIGURES
     frames = Frames(Snapshot.of(store), study.manifest, study.draws, study.seed, study.question.kept)
@@ -134,7 +136,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         gain_sections.corrections(study),
         gain_sections.visible(study, visible),
         gain_sections.controls(study),
-        gain_sections.merged(study),
+        gain_sections.merged(study, kept),
         study_sections.heatmaps(maps),
         *(part for part in answers if part is not answer.section),
         study_sections.figures(figures, why_not_drawn(results, similarities)),
@@ -208,11 +210,13 @@ def _context(probed: pd.DataFrame, study: StudyResults, out: Path) -> tuple[Sect
     return system_sections.context(study, probed, drawn), drawn
 
 
-def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:
+def _write_study_frames(study: StudyResults, visible: pd.DataFrame, kept: pd.DataFrame, out: Path) -> None:
     frames = {"cells": study.cells, "gains": study.gains, "baselines": study.baselines, "visible_gains": visible}
     frames["learned"] = study.learned
     if len(study.merged):
         frames |= {"merged": study.merged, "merged_means": study.merged_means}
+    if len(kept):
+        frames["retention"] = kept
     if len(study.controls):
         frames |= {"controls": study.controls, "control_means": study.control_means}
     for name, frame in frames.items():

@@ -31,9 +31,10 @@ from analysis.figures.drawing import (
 )
 from analysis.figures.heatmaps import COLOURS
 from analysis.tables import Declared, fixed, framed
-from tasks.errors import BadInput
+from tasks.errors import BadInput, BadRow, MissingData
 
 LEVEL = 0.95
+SCORED = ("id", "task", "prediction", "value")  # what every scored text and task has
 MOST_TEXTS = 50_000  # that are looked at: every n-th of more
 MOST_GROUPS = 24
 DAYS_BY_MONTH = 120  # a longer span is shown by month, a shorter one by day
@@ -70,13 +71,19 @@ GROUPS: Mapping[str, Declared] = {
 
 
 def read_scored(path: Path) -> pd.DataFrame:
-    """A file that ``score`` has written, csv, jsonl or parquet."""
+    """A file that ``score`` has written, csv, jsonl or parquet; BadRow for one that lacks its columns."""
+    if not path.is_file():
+        raise MissingData(f"{path}: no such file; write it with: empathy-transfer score FILE --study STUDY")
     if path.suffix == ".parquet":
-        return pd.read_parquet(path)
-    if path.suffix == ".jsonl":
-        return pd.read_json(path, lines=True, dtype={"id": str, "group": str, "prediction": str})
-    text = {"id": "str", "group": "str", "prediction": "str", "probabilities": "str"}
-    return pd.read_csv(path, dtype=text, keep_default_na=False, na_values={"value": [""], "probability": [""]})
+        scored = pd.read_parquet(path)
+    elif path.suffix == ".jsonl":
+        scored = pd.read_json(path, lines=True, dtype={"id": str, "group": str, "prediction": str})
+    else:
+        text = {"id": "str", "group": "str", "prediction": "str", "probabilities": "str"}
+        scored = pd.read_csv(path, dtype=text, keep_default_na=False, na_values={"value": [""], "probability": [""]})
+    if missing := [name for name in SCORED if name not in scored]:
+        raise BadRow(f"{path}:1: no column {missing[0]!r}; give a file that `score` has written")
+    return scored
 
 
 def scales(scored: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.uncertainty import FULL, LIMIT
 from analysis.gains.beside.merged import AGAINST, CHOSEN, SINGLES
+from analysis.gains.beside.retained import SCORES
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
 from analysis.gains.power import NOT_DETECTABLE, in_words
@@ -32,6 +33,11 @@ WAYS = {
     "p_holm": "family-wise error, all pairs (Holm)",
 }
 DOUBTED = ("collapsed", "contaminated")  # columns that make a gain doubtful, whatever its p
+KEPT = (
+    "What the merges have kept of their parents: validation scores of parents under their own heads, means over targets"
+    " and parents, with the merge in the place of the parent's adapter. Beside it the parent alone, with its weights"
+    " halved, with its own part of the merge and nothing else, and without any adapter (tables/retention.csv)."
+)
 WHAT = {
     TRANSFER: "transfers, by target",
     SELF: "self: the target itself, another seed",
@@ -212,8 +218,11 @@ def controls(study: StudyResults) -> Section | None:
     return Section("Controls", blocks)
 
 
-def merged(study: StudyResults) -> Section | None:
-    """What merged intermediates gain, and their differences from what a single would have given; None without any."""
+def merged(study: StudyResults, kept: pd.DataFrame) -> Section | None:
+    """What merged intermediates gain, beside what a single would have given, and what they have ``kept`` of parents.
+
+    None without any.
+    """
     if study.merged.empty:
         return None
     text = (
@@ -226,9 +235,24 @@ def merged(study: StudyResults) -> Section | None:
     )
     blocks: list[Block] = [Text(text), Text(_won(study.merged)), _merged_means(study)]
     blocks += [Text("Each merged row of each target:"), _merged_rows(study)]
+    if len(kept):
+        blocks += [Text(KEPT), _kept(kept)]
     if left_out := study.manifest.get("left_out"):
         blocks.append(Text("; ".join(f"{name}: {reason}" for name, reason in left_out.items()), lead="Left out."))
     return Section("Merged intermediates", blocks)
+
+
+def _kept(kept: pd.DataFrame) -> Table:
+    """Means of every merged row and metric, and in how many cases the merge is above the parent's own part alone."""
+    rows = [
+        (
+            *(row, METRIC_NAMES[str(metric)], *(number(part[score].mean()) for score in SCORES), len(part)),
+            f"{int((part.merged > part.own_part).sum())} of {len(part)}",
+        )
+        for (row, metric), part in kept.groupby(["row", "metric"], sort=False)
+    ]
+    scores = [name.replace("_", " ") for name in SCORES]
+    return Table(["merged row", "scored by", *scores, "parents", "above own part"], rows)
 
 
 def _won(merged: pd.DataFrame) -> str:

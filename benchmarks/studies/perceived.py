@@ -1,6 +1,8 @@
 """How often ``perceived`` calls shuffled ratings of the real marks different: nothing is timed or trained.
 
-    python -m benchmarks.studies.perceived --data DATA
+    python -m benchmarks.studies.perceived --data DATA [--table marks.csv]
+
+With ``--table`` the marks and closing ratings are written for ``perceived``, and nothing is shuffled.
 
 Every dialogue of FailedESConv.json gets the marks of another, drawn again as often as it has rows, and the closing
 ratings of another; strategies stay. Prints the share of single tests with p <= .05, of all and by rating, and the share
@@ -18,8 +20,8 @@ import pandas as pd
 
 from analysis.gains.significance import LEVEL
 from analysis.results.people.perceived import DECIDES, Rated, expressed
+from benchmarks.studies.seeker_ratings import CLOSING, MARK, RATINGS, STRATEGIES, seeker_ratings
 from tasks.readers.raw import read_raw
-from tasks.readers.seeker_ratings import CLOSING, MARK, RATINGS, STRATEGIES, seeker_ratings
 
 FILE = "esconv/raw/FailedESConv.json"
 CORRECTIONS = (DECIDES, "p_holm", "p_bh", "p_by")
@@ -30,7 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--table", type=Path)
     options = parser.parse_args(arguments)
+    if options.table:
+        marks_and_closings(options.data / FILE).to_csv(options.table, index=False)
+        return
     rows, rng = marks_and_closings(options.data / FILE), np.random.default_rng(20261124)
     tables = [expressed(shuffled(rows, rng), draws=999, seed=number) for number in range(options.draws)]
     every = pd.concat(tables, keys=range(options.draws), names=["draw"])

@@ -1,4 +1,4 @@
-"""``explain``: the tokens of test rows coloured by what they add to a system's answer, to the terminal or a page."""
+"""``explain``: test rows as a system sees them, their tokens coloured by what they add, or all rows in a plane."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from html import escape
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store import Store, disk
 from harness.cli.options import Leaves, device_option, leaf_of, out_option, registry_option, splits_option
-from harness.cli.study import name_of
-from harness.cli.terminal import console, plain, width_of
+from harness.cli.study import name_of, splits_of
+from harness.cli.terminal import Bars, console, plain, print_json, width_of
 from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
@@ -38,46 +39,42 @@ class Piece(NamedTuple):
 
 def add(leaves: Leaves) -> None:
     """Add ``explain``."""
-    text = "Show which tokens of stored test rows speak for a system's answer and which against it, coloured."
+    text = "Show which tokens of stored test rows speak for a system's answer, or with --plane where all rows lie."
     example = "systems explain my-study --system joint --task iempathize --rows 3"
     explain = leaf_of(leaves, "explain STUDY", text, example, explain_rows, "data store json quiet")
-    out_option(explain, "refused, as is --json: texts go to the terminal, or to the page of --html")
-    rows_options(explain)
+    out_option(explain, "of --plane (default: results/STUDY); texts go to the terminal, or to the page of --html")
+    explain.add_argument("study", metavar="STUDY", help="a study that the store has")
+    explain.add_argument("--system", metavar="NAME", required=True, help="of the kind clsn, encoder or bi-encoder")
+    explain.add_argument("--task", metavar="ID", required=True, help="whose test rows")
+    explain.add_argument("--seed", metavar="N", type=int, help="of the training (default: the study's lowest)")
     explain.add_argument("--row", metavar="ID", action="append", default=[], help="only this row (repeatable)")
     explain.add_argument("--rows", metavar="N", type=int, default=5, help="so many of the first (default: 5)")
     explain.add_argument("--html", metavar="FILE", help="write a page of your own in place of the terminal")
+    plane = "draw all rows by t-SNE of the vectors that are classified, without their texts"
+    explain.add_argument("--plane", action="store_true", help=plane)
+    device_option(explain)
+    registry_option(explain)
+    splits_option(explain)
 
 
-def rows_options(leaf: argparse.ArgumentParser) -> None:
-    """Which test rows are looked at, and by whom."""
-    leaf.add_argument("study", metavar="STUDY", help="a study that the store has")
-    leaf.add_argument("--system", metavar="NAME", required=True, help="of the kind clsn, encoder or bi-encoder")
-    leaf.add_argument("--task", metavar="ID", required=True, help="whose test rows")
-    leaf.add_argument("--seed", metavar="N", type=int, help="of the training (default: the study's lowest)")
-    device_option(leaf)
-    registry_option(leaf)
-    splits_option(leaf)
-
-
-def splits_named(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> Splits:
+def _task_splits(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> Splits:
     """The splits of the task that the options name; BadInput where the study has none, or its files are not here."""
-    from harness.raw.stored_study import stored_splits
-
     if options.task not in (known := list(manifest["tasks"])):
         name = manifest["name"]
         raise BadInput(f"--task {options.task}: not a task of study {name!r}{nearest(options.task, known)}")
-    ids = Path(options.splits) if options.splits else None
-    return stored_splits(store, manifest, options.task, Path(options.data), ids=ids, registry=options.registry)
+    return splits_of(options, store, manifest, options.task)
 
 
 def explain_rows(options: argparse.Namespace) -> int:
-    """Print the rows one after the other, or write them as a page."""
+    """Print the rows one after the other, write them as a page, or draw them in a plane."""
     from harness.scoring.explained import explained_rows
 
     store, name = Store(Path(options.store)), name_of(options.study)
     page = _page_of(options, store)
     manifest = stored_manifest(store, name)
-    splits = splits_named(store, manifest, options)
+    splits = _task_splits(store, manifest, options)
+    if options.plane:
+        return _draw(store, manifest, splits, options)
     chosen = {"ids": options.row, "count": options.rows, "seed": options.seed, "device": options.device}
     rows = explained_rows(store, manifest, splits, options.system, **chosen)
     if page is None:
@@ -89,11 +86,37 @@ def explain_rows(options: argparse.Namespace) -> int:
     return 0
 
 
+def _draw(store: Store, manifest: Mapping[str, Any], splits: Splits, options: argparse.Namespace) -> int:
+    """Write the figure of all rows with its CSV, which holds places and classes, no id and no text."""
+    from analysis.figures.rows import rows_figure
+    from analysis.tables import FIGURES
+    from harness.scoring.explained import rows_map
+
+    with Bars(quiet=options.quiet) as bars:
+        chosen = {"seed": options.seed, "device": options.device}
+        mapped = rows_map(store, manifest, splits, options.system, **chosen, watch=lambda *at: bars.show("rows", *at))
+    stem = Path(options.out or f"results/{manifest['name']}") / FIGURES / f"tsne-{options.task}-{options.system}"
+    what = f"{manifest['tasks'][options.task]['title']}, system {options.system}"
+    files = rows_figure(mapped.frame, mapped.silhouette, what, stem)
+    paths = [str(files.png.with_suffix(".csv")), str(files.png), str(files.svg)]
+    if options.json:
+        print_json({"silhouette": mapped.silhouette if isfinite(mapped.silhouette) else None, "files": paths})
+    else:
+        print(*paths, sep="\n")
+    return 0
+
+
 def _page_of(options: argparse.Namespace, store: Store) -> Path | None:
     """Where the page goes, if there is to be one; BadInput for other outputs, and for a place inside the store."""
+    if options.plane and (options.html or options.row):
+        raise BadInput("--plane draws all rows, without their texts; leave out --html and --row")
+    if options.plane:
+        return None
     if options.out or options.json:
         option = "--out" if options.out else "--json"
-        raise BadInput(f"{option}: texts are shown on the terminal, or on a page of your own; give --html FILE instead")
+        raise BadInput(
+            f"{option}: texts are shown on the terminal, or on a page of your own; give --html FILE or --plane"
+        )
     if options.rows < 1:
         raise BadInput(f"--rows {options.rows}: give a number from 1, or name rows by --row")
     if not options.html:

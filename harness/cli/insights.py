@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.terminal import print_json, print_rows
-from tasks.errors import BadInput, BadRow, MissingData
-from tasks.plain_text import counted, harmless
+from tasks.errors import BadInput, BadRow
+from tasks.plain_text import counted, harmless, nearest
 from tasks.readers.raw import read_raw
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results.people.insights import Filters
     from tasks.readers.formats.text_table import Raw
 
 PARTS = {
@@ -43,27 +42,23 @@ def add(leaves: Leaves) -> None:
     insights.add_argument("--outcome", metavar="COLUMN", help="a number that follows the text, such as likes")
     insights.add_argument("--task", metavar="ID", action="append", default=[], help="(repeatable; default: all)")
     insights.add_argument("--levels", metavar="A,B,C", default="", help="classes from low to high, if not numbers")
-    insights.add_argument("--period", choices=("year", "quarter", "month"), default="year", help="(default: year)")
-    insights.add_argument(
-        "--fewest-texts", metavar="N", type=int, default=10, help="of an author, over time (default: 10)"
-    )
-    insights.add_argument(
-        "--fewest-days", metavar="N", type=float, default=365, help="from first to last text (default: 365)"
-    )
-    insights.add_argument(
-        "--within", metavar="HOURS", type=float, help="the outcome is a time and counts if it is so soon"
-    )
+    texts, days = "of an author, over time (default: 10)", "from first to last text (default: 365)"
+    insights.add_argument("--fewest-texts", metavar="N", type=int, default=10, help=texts)
+    insights.add_argument("--fewest-days", metavar="N", type=float, default=365, help=days)
+    within = "the outcome is a time and counts if it is so soon"
+    insights.add_argument("--within", metavar="HOURS", type=float, help=within)
     out_option(insights, "tables and figures (default: results/insights/SCORES, without its ending)")
 
 
 def show_insights(options: argparse.Namespace) -> int:
     """Write every part that has its columns as CSV and figure, and print its rows."""
-    from analysis.figures.insights import insight_figures
-    from analysis.results.people.insights import Filters
+    from analysis.figures.people import insight_figures
 
-    _check(options)
-    filters = Filters(options.period, options.fewest_texts, options.fewest_days, options.within)
-    parts, facts = _parts(options, filters)
+    if not (options.time or options.group or options.outcome):
+        raise BadInput("insights: nothing to compare; name a column with --time, --group or --outcome")
+    if options.within is not None and not (options.time and options.outcome):
+        raise BadInput("--within: name the time of a text with --time and that of its outcome with --outcome")
+    parts, facts = _parts(options)
     out = Path(options.out or Path("results/insights") / Path(options.file).name.partition(".")[0])
     figures = insight_figures(parts, out, facts["subtitle"])
     files = [str(figure.png) for figure in figures]
@@ -71,9 +66,7 @@ def show_insights(options: argparse.Namespace) -> int:
         rows = {part: json.loads(frame.to_json(orient="records")) for part, frame in parts.items()}
         print_json({**facts, **rows, "files": files})
         return 0
-    print(facts["subtitle"])
-    for line in facts["notes"]:
-        print(line)
+    print(facts["subtitle"], *facts["notes"], sep="\n")
     for part, frame in parts.items():
         print(f"\n{PARTS[part]}:")
         print_rows(list(_rows(part, frame)), as_json=False)
@@ -82,19 +75,7 @@ def show_insights(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace) -> None:
-    if not (options.time or options.group or options.outcome):
-        raise BadInput("insights: nothing to compare; name a column with --time, --group or --outcome")
-    if options.within is not None and not (options.time and options.outcome):
-        raise BadInput("--within: name the time of a text with --time and that of its outcome with --outcome")
-    for name, value in (("--fewest-texts", options.fewest_texts), ("--fewest-days", options.fewest_days)):
-        if value < 1:
-            raise BadInput(f"{name} {value}: a number from 1")
-    if not Path(options.file).is_file():
-        raise MissingData(f"{options.file}: no such file; write it with: empathy-transfer texts score STUDY FILE")
-
-
-def _parts(options: argparse.Namespace, filters: Filters) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
+def _parts(options: argparse.Namespace) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """The frame of every part that was asked for, and what was compared."""
     from analysis.results.people import insights as computed
 
@@ -105,28 +86,26 @@ def _parts(options: argparse.Namespace, filters: Filters) -> tuple[dict[str, pd.
     if authors < 2:
         raise BadInput(f"--author {options.author}: {counted(authors, 'author')}; intervals need two, and want thirty")
     parts = {}
-    if options.time and filters.within_hours is None:  # else it only says when an outcome is late
-        parts["over-time"] = computed.over_time(scales, columns["author"], columns["time"], filters)
+    if options.time and options.within is None:  # else it only says when an outcome is late
+        fewest = {"fewest_texts": options.fewest_texts, "fewest_days": options.fewest_days}
+        parts["over-time"] = computed.over_time(scales, columns["author"], columns["time"], **fewest)
     if options.group:
         parts["by-group"] = computed.by_group(scales, columns["author"], columns["group"])
     if options.outcome:
         outcome = columns["outcome"]
-        if filters.within_hours is not None:
-            outcome = computed.followed(columns["time"], outcome, filters.within_hours)
+        if options.within is not None:
+            outcome = computed.followed(columns["time"], outcome, options.within)
         parts["by-level"] = computed.by_level(scales, columns["author"], outcome)
     subtitle = f"{Path(options.file).name}: {counted(len(columns), 'text')} by {counted(authors, 'author')}"
     return parts, {"subtitle": subtitle, "texts": len(columns), "authors": authors, "notes": notes}
 
 
-def _scales(options: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:
+def _scales(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
     """Levels of every text, a column for each task and their total, and the texts' ids."""
     from analysis.figures.corpus import read_scored
     from analysis.results.people.insights import levels
-    from tasks.plain_text import nearest
 
     scored = read_scored(Path(options.file))
-    if missing := [name for name in ("id", "task", "prediction", "value") if name not in scored]:
-        raise BadRow(f"{options.file}:1: no column {missing[0]!r}; give a file that `score` has written")
     known = list(dict.fromkeys(scored.task))
     for task in options.task:
         if task not in known:
@@ -135,75 +114,65 @@ def _scales(options: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:
     if scored.empty:
         raise BadInput(f"{options.file}: no text was scored")
     order = [name.strip() for name in options.levels.split(",") if name.strip()]
-    return levels(scored, order), scored.id[scored.task == scored.task[0]].reset_index(drop=True)
+    return levels(scored, order), scored.id[scored.task == scored.task[0]].astype(str).tolist()
 
 
-def _columns(options: argparse.Namespace, ids: pd.Series) -> tuple[pd.DataFrame, list[str]]:
+def _columns(options: argparse.Namespace, ids: list[str]) -> tuple[pd.DataFrame, list[str]]:
     """The columns of every scored text that has an author and, where asked for, a time; and what was left out."""
     import pandas as pd
 
-    file = Path(options.of or options.file)
-    if not file.is_file():
-        raise MissingData(f"--of {file}: no such file; give the file that was scored")
-    raw = read_raw(file)
-    row_of = _rows_by_id(raw, options)
-    if missing := [own for own in ids.astype(str) if own not in row_of]:
-        raise BadInput(f"{file}: id {harmless(missing[0])!r} of {options.file} is not there; name its ids with --id")
-    frame = pd.DataFrame(_cells(raw, [row_of[own] for own in ids.astype(str)], options))
+    raw = read_raw(Path(options.of or options.file))
+    places = _places(raw, options)
+    if missing := [own for own in ids if own not in places]:
+        raise BadInput(
+            f"{raw.path}: id {harmless(missing[0])!r} of {options.file} is not there; name its ids with --id"
+        )
+    columns: dict[str, Any] = {"author": raw.cells(options.author)}
+    if options.time:
+        columns["time"] = _times(raw, options.time)
+    if options.group:
+        columns["group"] = raw.cells(options.group)
+    if options.outcome:
+        columns["outcome"] = _outcome(raw, options)
+    frame = pd.DataFrame(columns).iloc[[places[own] for own in ids]].reset_index(drop=True)
     is_whole = frame.author != ""
-    for name in ("time", "group"):
-        if name in frame:
-            is_whole &= frame[name].notna() & (frame[name].astype(str) != "")
+    for name in {"time", "group"} & set(frame):
+        is_whole &= frame[name].notna() & (frame[name].astype(str) != "")
     left_out = int((~is_whole).sum())
     why = f"{counted(left_out, 'text')} without an author, a time or a group left out"
     return frame[is_whole], [why] if left_out else []
 
 
-def _cells(raw: Raw, rows: list[int], options: argparse.Namespace) -> dict[str, Any]:
-    """The columns that the options name, of these rows: times, numbers and texts."""
-    table: dict[str, Any] = {}
-    times = ("time",) if options.within is None else ("time", "outcome")
-    for name in ("author", "time", "group", "outcome"):
-        if column := getattr(options, name):
-            place = raw.column(column)
-            cells = [raw.rows[row][place].strip() for row in rows]
-            if name in times:
-                table[name] = _times(raw, rows, column, cells)
-            else:
-                table[name] = _numbers(raw, rows, column, cells) if name == "outcome" else cells
-    return table
-
-
-def _rows_by_id(raw: Raw, options: argparse.Namespace) -> dict[str, int]:
+def _places(raw: Raw, options: argparse.Namespace) -> dict[str, int]:
     """The row of each id; of a scored file, in which a text has a row for each task, the first."""
-    name = options.id or ("id" if "id" in raw.header else "")
-    if not name:
-        return {str(row): row for row in range(len(raw.rows))}
-    place, rows = raw.column(name), dict[str, int]()
-    for row, cells in enumerate(raw.rows):
-        first = rows.setdefault(cells[place].strip(), row)
+    places: dict[str, int] = {}
+    for row, own in enumerate(raw.ids(options.id)):
+        first = places.setdefault(own, row)
         if first != row and options.of:
-            raise BadRow(f"{raw.where(row)}: id {harmless(cells[place])!r} is at {raw.where(first)} too; keep one")
-    return rows
+            raise BadRow(f"{raw.where(row)}: id {harmless(own)!r} is at {raw.where(first)} too; keep one")
+    return places
 
 
-def _times(raw: Raw, rows: list[int], column: str, cells: list[str]) -> pd.Series:
+def _times(raw: Raw, column: str) -> pd.Series:
     import pandas as pd
 
+    cells = raw.cells(column)
     times = pd.to_datetime(pd.Series(cells), format="ISO8601", errors="coerce", utc=True)
-    for row, cell, time in zip(rows, cells, times, strict=True):
+    for row, (cell, time) in enumerate(zip(cells, times, strict=True)):
         if cell and pd.isna(time):
             raise BadRow(f"{raw.where(row)}: {column} {harmless(cell)!r} is no time; write it as 2015-03-01T18:20")
     return times
 
 
-def _numbers(raw: Raw, rows: list[int], column: str, cells: list[str]) -> pd.Series:
+def _outcome(raw: Raw, options: argparse.Namespace) -> pd.Series:
+    """A time, which may be empty, with --within; else a number for every text."""
     import pandas as pd
 
-    numbers = pd.to_numeric(pd.Series(cells), errors="coerce").astype("float64")
-    for row, cell, number in zip(rows, cells, numbers, strict=True):
-        if not math.isfinite(number) or number < 0:
-            raise BadRow(f"{raw.where(row)}: {column} {harmless(cell)!r} is no number from 0; for a time add --within")
+    if options.within is not None:
+        return _times(raw, options.outcome)
+    numbers = pd.Series(raw.numbers(options.outcome, 0, math.inf, "for a time add --within"))
+    if numbers.isna().any():
+        raise BadRow(f"{raw.where(int(numbers.isna().argmax()))}: {options.outcome} is empty; write 0 for nothing")
     return numbers
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from harness.similarity.fill import FillReport
     from harness.study.config import StudyConfig
     from tasks.registry import Registry
+    from tasks.splits.loading import Splits
 
 
 def add(leaves: Leaves) -> None:
@@ -88,14 +89,22 @@ def _add_search(leaves: Leaves) -> None:
     search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")
 
 
-MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme")  # those of harness.similarity.fill
+MEASURES = (
+    "data",
+    "vocabulary",
+    "weights",
+    "task",
+    "task-vu",
+    "logme",
+    "retention",
+)  # those of harness.similarity.fill
 
 
 def _add_similarities(leaves: Leaves) -> None:
     text = "Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store."
     example = "study similarities real-small --data data"
     similarities = leaf_of(leaves, "similarities STUDY", text, example, measure_similarities, "data store json quiet")
-    measures = f"one of {', '.join(MEASURES)} (repeatable; default: all but task-vu)"
+    measures = f"one of {', '.join(MEASURES)} (repeatable; default: all but task-vu and retention)"
     similarities.add_argument("--measure", metavar="NAME", action="append", choices=MEASURES, help=measures)
     text = "Rank intermediates for a task before any transfer onto it is run, and say how far such rankings were right."
     example = "study suggest real-small epitome_er --data data"
@@ -220,6 +229,14 @@ def _training_row(study: StudyConfig, registry: Registry, name: str) -> dict[str
         words = "squared error" if label == "continuous" else _in_words(loss.as_json()).removeprefix("kind ")
         values["loss"], origin["loss"] = words, "default" if is_usual else "study"
     return {"task": name} | {key: {"value": value, "from": origin[key]} for key, value in values.items()}
+
+
+def splits_of(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any], task: str) -> Splits:
+    """A task's rows, read where the options say; BadInput where the files are not those of the stored study."""
+    from harness.raw.stored_study import stored_splits
+
+    ids = Path(options.splits) if options.splits else None
+    return stored_splits(store, manifest, task, Path(options.data), ids=ids, registry=options.registry)
 
 
 def name_of(study: str) -> str:

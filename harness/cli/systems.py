@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
 from harness.cli.options import STORED, Leaves, leaf_of, out_option, registry_option, repeatable, splits_option
-from harness.cli.study import name_of
+from harness.cli.study import name_of, splits_of
 from harness.cli.terminal import print_json, print_rows
 from harness.sharing.stored import open_study
 from tasks.errors import BadInput
@@ -173,12 +173,8 @@ def _write(changes: Flips, rows: Mapping[str, Example], out: Path) -> None:
 
 def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> tuple[dict[str, Example], str]:
     """The target's test rows by id from the raw files; without those of the study none, and why."""
-    from harness.raw.stored_study import stored_splits
-
-    ids = Path(options.splits) if options.splits else None
-    where = {"ids": ids, "registry": options.registry}
     try:
-        splits = stored_splits(store, manifest, options.target, Path(options.data), **where)
+        splits = splits_of(options, store, manifest, options.target)
     except BadInput as reason:
         return {}, str(reason)
     return {row.id: row for row in splits.test}, ""

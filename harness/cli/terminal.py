@@ -28,6 +28,7 @@ from harness.run.interrupts import stop_if_asked
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
 
     from harness.raw.fetch import Watch
@@ -236,6 +237,12 @@ class Screen:
             text.append(plain(line) + "\n", self.colours.get(line.partition(" ")[0], ""))
         text.rstrip()
         self.live.update(text, refresh=True)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame for JSON, numbers with 15 digits, and None where one is not known."""
+    rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
+    return rows
 
 
 def print_json(value: object) -> None:

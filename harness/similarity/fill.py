@@ -18,6 +18,7 @@ from adapters_store.measures import (
     LOGME,
     LOGME_ROWS,
     POOLED,
+    RETENTION,
     SAMPLED,
     TASK_EMBEDDING,
     VOCABULARY,
@@ -28,6 +29,7 @@ from adapters_store.measures import (
     encoders,
     logme_inputs,
     measures_of,
+    retention_inputs,
     splits_hashes,
     task_embedding_inputs,
     vocabulary_inputs,
@@ -36,7 +38,9 @@ from adapters_store.measures import (
 from adapters_store.store import open_weights
 from harness.similarity.embeddings import NoBottleneck, fisher, logme, nearness, projections
 from harness.similarity.encoders import Encoder, encoder_of
+from harness.similarity.retention import Parents, measurable, retention
 from harness.similarity.samples import Adapted, Sample, evenly_spaced, overlap, sample_of, words_of
+from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.manifest import manifest_of
 from harness.study.plan import Plan
@@ -100,6 +104,16 @@ class Filler:
         return {}
 
     @cached_property
+    def mergeable(self) -> tuple[list[Cell], dict[str, str]]:
+        """The cells whose merges can be measured, and why others cannot."""
+        return measurable(self.plan, self.store)
+
+    @cached_property
+    def retained(self) -> dict[str, Parents]:
+        """What these merges have kept of their parents, by key."""
+        return retention(self.plan, self.store, self.device)
+
+    @cached_property
     def trained(self) -> dict[str, str]:
         """Keys of the baselines that are stored, by task."""
         return {name: key for name, key in baseline_keys(self.manifest).items() if key in self.store}
@@ -159,6 +173,15 @@ class Filler:
 
                 yield Job(WEIGHTS, weights_inputs(key, self.trained[target]), result)
 
+    def retention(self) -> Iterator[Job]:
+        """What every merge has kept of its parents; those that are not stored are measured together."""
+        for cell in self.mergeable[0]:
+
+            def result(key: str = cell.key) -> dict[str, Any]:
+                return {"parents": self.retained[key]}
+
+            yield Job(RETENTION, retention_inputs(cell.key), result)
+
     def _targets(self, intermediate: str, tasks: Collection[str]) -> list[str]:
         return [name for name in tasks if name != intermediate and name in self.targets]
 
@@ -200,10 +223,11 @@ MEASURES: dict[str, Callable[[Filler], Iterator[Job]]] = {
     "task": lambda filler: filler.fisher(SAMPLED),
     "task-vu": lambda filler: filler.fisher(VU),
     "logme": Filler.logme,
+    "retention": Filler.retention,
 }
 OF_NETWORK = ("task", "task-vu", "logme")
 OF_ADAPTERS = (*OF_NETWORK, "weights")
-USUAL = tuple(name for name in MEASURES if name != "task-vu")
+USUAL = ("data", "vocabulary", "weights", "task", "logme")
 
 
 def fill(
@@ -285,6 +309,8 @@ def _fill_measure(filler: Filler, name: str, watch: Watch) -> FillReport:
         if name == "logme":  # which needs the adapter of an intermediate, not that of the target
             untrained = {task for task in untrained if set(filler.targets) - {task}}
         report.missing = dict.fromkeys(sorted(untrained), NOT_TRAINED)
+    if name == "retention":
+        report.missing = filler.mergeable[1]
     jobs = list({str(job.inputs): job for job in MEASURES[name](filler)}.values())
     for done, job in enumerate(jobs):
         watch(name, done, len(jobs))

@@ -8,7 +8,6 @@ each other, and is formed on the logarithm of the ratio by linearisation (Cochra
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,8 @@ Array = np.ndarray
 LEVEL = 0.95
 TOTAL = "total"  # of all tasks of a text, as the paper adds up its three mechanisms
 ALL = "all"
-DAYS = {"year": 365.25, "quarter": 365.25 / 4, "month": 365.25 / 12}
+DAYS = 365.25  # of a period
+FEWEST_TEXTS, FEWEST_DAYS = 10, 365.0  # of an author whose texts count in time (appendix C there)
 MOST_GROUPS = 24
 MOST_CLASSES = 7  # levels that are told apart by themselves; of more, quarters of the texts
 QUARTERS = 4
@@ -41,7 +41,7 @@ CHANGE = {
 OVER_TIME = {
     **OF_LEVELS,
     "joined": Declared("str", "the year of the authors' first text, or all of them"),
-    "period": Declared("int64", "whole periods since an author's first text"),
+    "period": Declared("int64", "whole years since an author's first text"),
     "everyone": Declared("float64", "mean over all texts of the period: it moves when authors leave, too"),
     "mean": Declared("float64", "mean over authors, of authors with texts in this period and in their first"),
     "first": Declared("float64", "mean over the same authors in their first period"),
@@ -61,16 +61,6 @@ BY_LEVEL = {
     "reference": Declared("str", "the lowest level, with which the others are compared"),
     **CHANGE,
 }
-
-
-@dataclass(frozen=True)
-class Filters:
-    """Whose texts count in time (appendix C there), how time is cut, and how soon an outcome has to follow."""
-
-    period: str = "year"
-    fewest_texts: int = 10
-    fewest_days: float = 365.0
-    within_hours: float | None = None
 
 
 def levels(scored: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFrame:
@@ -133,23 +123,30 @@ def _change(sums: Array, counts: Array) -> dict[str, float]:
     return {"change": 100 * (value - 1), "low": 100 * (low - 1), "high": 100 * (high - 1)}
 
 
-def over_time(scales: pd.DataFrame, author: pd.Series, time: pd.Series, filters: Filters) -> pd.DataFrame:
-    """Levels by periods since an author's first text, among those who stay; one row per scale, stratum and period.
+def over_time(
+    scales: pd.DataFrame,
+    author: pd.Series,
+    time: pd.Series,
+    *,
+    fewest_texts: int = FEWEST_TEXTS,
+    fewest_days: float = FEWEST_DAYS,
+) -> pd.DataFrame:
+    """Levels by years since an author's first text, among those who stay; one row per scale, stratum and period.
 
     A later period is compared with the first one of the same authors, so that nobody's leaving moves the answer.
-    Authors with fewer texts, or a shorter time between first and last, than ``filters`` ask are left out; BadInput
+    Authors with fewer texts, or a shorter time between first and last, than asked for are left out; BadInput
     if fewer than two are left.
     """
     first, last = (time.groupby(author).transform(end) for end in ("min", "max"))
-    stays = (last - first).dt.total_seconds() >= 86400 * filters.fewest_days
-    kept = stays & (author.groupby(author).transform("size") >= filters.fewest_texts)
+    stays = (last - first).dt.total_seconds() >= 86400 * fewest_days
+    kept = stays & (author.groupby(author).transform("size") >= fewest_texts)
     if author[kept].nunique() < 2:
         raise BadInput(
             f"--author: {counted(author[kept].nunique(), 'author')} of {author.nunique():,} with"
-            f" {filters.fewest_texts} texts over {filters.fewest_days:g} days; ask less with --fewest-texts or"
+            f" {fewest_texts} texts over {fewest_days:g} days; ask less with --fewest-texts or"
             " --fewest-days"
         )
-    period = ((time - first).dt.total_seconds() / 86400 // DAYS[filters.period]).astype("int64")
+    period = ((time - first).dt.total_seconds() / 86400 // DAYS).astype("int64")
     joined = first.dt.year.astype(str)
     rows = [
         row

@@ -14,10 +14,11 @@ from operator import itemgetter
 from pathlib import Path
 
 from tasks.errors import BadRow
-from tasks.plain_text import nearest
+from tasks.plain_text import harmless, nearest
 
 Cells = tuple[str, ...]
 MOST_SHOWN = 8  # dotted names in a message
+LONGEST_NAME = 40  # letters of a cell that is repeated in a message; a longer one may be a text
 
 
 class Listing(str):
@@ -40,6 +41,35 @@ class Raw:
     def where(self, row: int) -> str:
         """Return ``file:line`` of a row, for messages."""
         return f"{self.path!s}:{self.lines[row]}"
+
+    def cells(self, name: str) -> list[str]:
+        """The cells of a column without the space around them."""
+        place = self.column(name)
+        return [cells[place].strip() for cells in self.rows]
+
+    def ids(self, name: str = "") -> list[str]:
+        """The ids of rows: the column of this name, or ``id``, or else their numbers from 0."""
+        if name or "id" in self.header:
+            return self.cells(name or "id")
+        return [str(row) for row in range(len(self.rows))]
+
+    def numbers(self, name: str, low: float, high: float, hint: str) -> list[float]:
+        """The numbers of a column, NaN where its cell is empty; BadRow for what is none from ``low`` to ``high``."""
+        return [self._number(row, name, cell, (low, high), hint) for row, cell in enumerate(self.cells(name))]
+
+    def _number(self, row: int, name: str, cell: str, ends: tuple[float, float], hint: str) -> float:
+        if not cell:
+            return math.nan
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        low, high = ends
+        if low <= value <= high and math.isfinite(value):
+            return value
+        shown = repr(harmless(cell)) if len(cell) <= LONGEST_NAME and " " not in cell else "a text"
+        to = f" to {high:g}" if math.isfinite(high) else ""
+        raise BadRow(f"{self.where(row)}: {name} {shown} is no number from {low:g}{to}; {hint}")
 
 
 def picker(path: Path, header: Cells, wanted: Cells | None) -> tuple[Cells, Callable[[Sequence[str]], Cells]]:

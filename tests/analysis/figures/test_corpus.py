@@ -42,8 +42,8 @@ def scored():
             ("kind", math.nan, max(first, 1 - first), json.dumps({"no": first, "yes": 1 - first})),
             ("level", math.nan, max(shares), json.dumps(dict(zip(["low", "mid", "high"], shares, strict=True)))),
         ]
-        rows += [("same id", *one, f"g{i % 3}") for one in told]
-    return pd.DataFrame(rows, columns=["id", "task", "value", "probability", "probabilities", "group"])
+        rows += [("same id", *one, f"g{i % 3}", "") for one in told]
+    return pd.DataFrame(rows, columns=["id", "task", "value", "probability", "probabilities", "group", "prediction"])
 
 
 def test_a_scale_is_a_value_or_the_probability_of_a_class(scored):

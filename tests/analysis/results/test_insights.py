@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from analysis.results.people.insights import (
-    Filters,
     by_group,
     by_level,
     followed,
@@ -82,7 +81,7 @@ def test_a_later_period_is_compared_with_the_first_of_the_same_authors():
     time = pd.Timestamp("2015-06-01") + pd.to_timedelta(pd.Series(days), unit="D")
     time[author == "b"] += pd.Timedelta(days=365)
     scales = pd.DataFrame({"er": [4.0, 2.0, 1.0, 2.0, 2.0, 0.0, 3.0, 9.0, 9.0]})
-    frame = over_time(scales, author, time, Filters(fewest_texts=3, fewest_days=300))
+    frame = over_time(scales, author, time, fewest_texts=3, fewest_days=300)
     rows = frame[frame.joined == "all"].set_index("period")
     assert rows.authors.to_dict() == {0: 2, 1: 2}  # c has too few texts
     assert (rows["first"][1], rows["mean"][1], rows.change[1]) == pytest.approx((2.0, 2.25, 12.5))
@@ -90,7 +89,7 @@ def test_a_later_period_is_compared_with_the_first_of_the_same_authors():
     assert frame.joined.unique().tolist() == ["all", "2015", "2016"]
     assert frame[(frame.joined == "2016") & (frame.period == 1)].change.item() == pytest.approx(200)
     with pytest.raises(BadInput, match="0 authors of 3 with 10 texts over 300 days; ask less with --fewest-texts"):
-        over_time(scales, author, time, Filters(fewest_days=300))
+        over_time(scales, author, time, fewest_days=300)
 
 
 def test_groups_are_compared_with_the_largest_and_levels_with_the_lowest():
@@ -128,11 +127,11 @@ def test_a_planted_fall_is_in_its_interval_and_authors_who_leave_bring_none_abou
     rng, draws = np.random.default_rng(20261124), 400
     held, quiet, naive = [], [], []
     for _ in range(draws):
-        frame = over_time(*made_up(rng), Filters())
+        frame = over_time(*made_up(rng))
         last = frame[(frame.joined == "all") & (frame.authors >= 10)].iloc[-1]
         assert last.period == 3
         held.append(last.low <= -36 <= last.high)
-        frame = over_time(*made_up(rng, fall=0, leaves_early=True), Filters())
+        frame = over_time(*made_up(rng, fall=0, leaves_early=True))
         still = frame[(frame.joined == "all") & (frame.period == 2)].iloc[0]
         quiet.append(still.low <= 0 <= still.high)
         naive.append(still.everyone / frame.everyone.iloc[0])

@@ -8,10 +8,8 @@ import pytest
 from scipy import stats
 
 from analysis.results.people.clustered import TwoMeans
-from analysis.results.people.intents import scored_intents, stored_intents
 from analysis.results.people.perceived import DECIDES, EXPRESSED, Rated, correlations, expressed
-from tasks.errors import BadInput, UnknownTask
-from tests.support.studies.fake_study import FakeTask, fake_study
+from tasks.errors import BadInput
 
 RATINGS = ("engaged", "understood", "sympathy", "helpful", "satisfied")
 LEVEL = 0.05
@@ -122,45 +120,6 @@ def test_what_one_dialogue_alone_expresses_takes_part_in_no_correction():
     tested = table.drop(index=[("mark", "a"), ("other", "a")])
     assert tested[["p_holm", DECIDES]].notna().all(axis=None)
     assert (tested[DECIDES] >= tested.p - 1e-12).all() and (tested[DECIDES] >= tested.p_max_rating - 1e-12).all()
-
-
-def test_stored_intents_are_the_labels_of_test_rows_or_what_most_seeds_predict(tmp_path):
-    tasks = [FakeTask("care"), FakeTask("level", "continuous"), FakeTask("several", "multilabel")]
-    store, manifest = fake_study(tmp_path, tasks, seeds=(1, 2, 3))
-    labels, predicted = stored_intents(store, manifest), stored_intents(store, manifest, predicted=True)
-    rows = tasks[0].test().set_index("id")
-    assert list(labels.intents)[:3] == ["care: low", "care: middle", "care: high"] and len(labels.intents.columns) == 6
-    care = labels.intents.loc[rows.index, "care: middle"]
-    assert (care == (rows.label == 1)).all() and (labels.group[rows.index] == rows.group).all()
-    assert labels.intents.loc[rows.index, "several: low"].isna().all()
-    agreeing = (predicted.intents.loc[rows.index, "care: middle"] == care).mean()
-    assert 1 / 3 < agreeing < 1
-    with pytest.raises(BadInput, match="task 'level' has numbers, not classes"):
-        stored_intents(store, manifest, ["level"])
-    with pytest.raises(UnknownTask, match="no task 'car'; did you mean 'care'"):
-        stored_intents(store, manifest, ["car"])
-
-
-def test_scored_intents_are_the_second_of_two_classes_and_each_of_more():
-    scored = pd.DataFrame(
-        {
-            "id": ["0", "0", "0", "1", "1", "1"],
-            "task": ["asks", "way", "level"] * 2,
-            "prediction": ["no", "a|c", "", "yes", "b", ""],
-            "value": [np.nan, np.nan, 1.5] * 2,
-            "probabilities": ['{"no": 0.8, "yes": 0.2}', '{"a": 0.5, "b": 0.3, "c": 0.2}', ""] * 2,
-        }
-    )
-    assert scored_intents(scored).intents.to_dict("list") == {
-        "asks": [0.0, 1.0],
-        "way: a": [1.0, 0.0],
-        "way: b": [0.0, 1.0],
-        "way: c": [1.0, 0.0],
-    }
-    bare = scored.drop(columns="probabilities")
-    assert list(scored_intents(bare, ["asks"]).intents) == ["asks"]
-    with pytest.raises(UnknownTask, match="task 'level' has no classes in the scored file"):
-        scored_intents(scored, ["level"])
 
 
 @pytest.mark.simulation

@@ -1,4 +1,4 @@
-"""``explain`` and ``tsne``: test rows by tokens and by vectors; on the terminal, a page, a figure, and not stored."""
+"""``explain``: test rows by tokens and by vectors; on the terminal, a page, a figure, and not stored."""
 
 from __future__ import annotations
 
@@ -119,6 +119,7 @@ def test_a_row_says_when_its_contributions_do_not_add_up():
         (("--system", "alone", "--rows", "0"), "--rows 0: give a number from 1, or name rows by --row"),
         (("--system", "alone", "--json"), "--json: texts are shown on the terminal"),
         (("--system", "alone", "--out", "x"), "--out: texts are shown on the terminal"),
+        (("--system", "alone", "--plane", "--row", "1"), "--plane draws all rows, without their texts"),
         (("--system", "tfidf"), "system 'tfidf' is of the kind 'tfidf', which has no embeddings of tokens"),
         (("--system", "alon"), "study 'tiny' has no system 'alon'; did you mean 'alone'?"),
         (("--system", "alone", "--task", "epitome"), "--task epitome: not a task of study 'tiny'; did you mean"),
@@ -152,8 +153,8 @@ def test_without_its_extra_the_line_says_what_to_install(study, command, monkeyp
 @pytest.mark.parametrize("system", NETWORKS)
 def test_a_map_has_every_test_row_with_its_classes_and_no_id(study, command, tmp_path, system):
     before = contents(study.store)
-    words = ("tsne", "tiny", "--store", study.store.root, "--system", system, "--task", "epitome_er", "--quiet")
-    code, out, err = command(*words, "--out", tmp_path)
+    words = ("explain", "tiny", "--store", study.store.root, "--system", system, "--task", "epitome_er", "--plane")
+    code, out, err = command(*words, "--quiet", "--out", tmp_path)
     assert (code, err) == (0, "")
     stem = tmp_path / "figures" / f"tsne-epitome_er-{system}"
     assert out.splitlines() == [f"{stem}.{ending}" for ending in ("csv", "png", "svg")]
@@ -169,7 +170,7 @@ def test_a_map_has_every_test_row_with_its_classes_and_no_id(study, command, tmp
     assert (frame.predicted.to_numpy() == own)[margin > 1e-4].all()
     assert frame[["x", "y"]].drop_duplicates().shape[0] > 8
     first = (stem.with_suffix(".png")).read_bytes()
-    assert command(*words, "--out", tmp_path)[0] == 0
+    assert command(*words, "--quiet", "--out", tmp_path)[0] == 0
     assert stem.with_suffix(".png").read_bytes() == first
     assert contents(study.store) == before
 

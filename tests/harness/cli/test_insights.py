@@ -94,7 +94,6 @@ def test_texts_without_an_author_are_left_out_and_counted(files, capsys):
         (["--outcome", "likes", "--within", "24"], "--within: name the time of a text with --time"),
         (["--group", "kind", "--task", "epitome_ir"], "--task epitome_ir: not scored in"),
         (["--group", "kind", "--id", "user"], "replies.csv:"),
-        (["--group", "kind", "--fewest-texts", "0"], "--fewest-texts 0: a number from 1"),
         (["--group", "text"], "--group: 1 group where 2 to 24 can be compared"),
         (["--time", "written", "--fewest-texts", "999"], "0 authors of 20 with 999 texts over 365 days"),
     ],

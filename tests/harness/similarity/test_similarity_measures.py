@@ -106,7 +106,7 @@ def filled(plan, tmp_path_factory):
 def test_every_measure_of_a_finished_study_reaches_the_frame(plan, filled):
     store, reports = filled
     assert {one.measure: one.made for one in reports} == {
-        "data": 3, "vocabulary": 6, "weights": 3, "task": 3, "task-vu": 3, "logme": 6
+        "data": 3, "vocabulary": 6, "weights": 3, "task": 3, "task-vu": 3, "logme": 6, "retention": 0
     }  # fmt: skip
     assert not any(one.missing for one in reports)
     frame = stored_similarities(store, manifest_of(plan))

@@ -12,6 +12,7 @@ from analysis.figures.heatmaps import all_squares, colour_limit, heatmap, of_mer
 from analysis.gains.baselines import baselines
 from analysis.gains.beside.controls import controls
 from analysis.gains.beside.merged import AGAINST, MEANS, MERGED, merged_gains, merged_means
+from analysis.gains.beside.retained import retained
 from analysis.gains.cells import planned_cells
 from analysis.gains.gains import gains
 from analysis.sections.gains import merged as section
@@ -157,7 +158,7 @@ def test_the_section_names_rows_targets_and_what_each_was_held_against(made, tmp
     study = StudyResults.of(store, manifest | {"left_out": {"all -> x": "no task"}}, tmp_path, draws=50).with_controls(
         store
     )
-    block = section(study)
+    block = section(study, retained(store, manifest))
     assert block.title == "Merged intermediates"
     _, sentence, means, _, each, left_out = block.blocks
     assert sentence.text.startswith("Of 6 finished rows of targets, ")
@@ -166,7 +167,7 @@ def test_the_section_names_rows_targets_and_what_each_was_held_against(made, tmp
     assert "less chosen single" in each.head
     assert left_out.text == "all -> x: no task"
     bare = StudyResults.of(store, manifest, tmp_path, draws=50)
-    assert section(bare) is None
+    assert section(bare, retained(store, manifest)) is None
 
 
 @pytest.mark.simulation

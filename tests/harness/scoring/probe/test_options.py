@@ -77,7 +77,7 @@ def asked(server, tmp_path, command, monkeypatch):
         before()
         monkeypatch.setenv("EMPATHY_SERVER", server.url)
         return command(
-            "probe-options", "tiny", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet", *words
+            "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet", *words
         )
 
     return ask
@@ -179,7 +179,10 @@ def test_measures_hold_numbers_alone_go_with_an_archive_and_are_not_asked_again(
         assert not any(isinstance(value, str) for name in ("places", "answers") for value in measure.result[name])
     count = len(server.prompts)
     before = (tmp_path / "out" / "tables" / "options.csv").read_text()
-    assert command("probe-options", "tiny", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")[0] == 0
+    assert (
+        command("probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")[0]
+        == 0
+    )
     assert len(server.prompts) == count
     assert (tmp_path / "out" / "tables" / "options.csv").read_text() == before
 
@@ -198,7 +201,7 @@ def test_the_cap_of_the_command_is_kept_and_what_was_answered_too(server, tmp_pa
     monkeypatch.setenv("EMPATHY_SERVER", server.url)
     assert small_study(tmp_path / "runs", *SYSTEM, *PRICED).run().is_complete
     cap, count = spent(tmp_path) + 1.5, len(server.answered)
-    words = ("probe-options", "tiny", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")
+    words = ("probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")
     code, _, err = command(*words, "--most-cost", f"{cap}")
     assert code == 0
     (line,) = err.splitlines()
@@ -225,7 +228,7 @@ def test_texts_that_may_not_leave_are_sent_only_where_they_are_allowed_by_name(s
     allowed = ("--set", 'system.prompted.allow=["diaries"]', "--set", 'system.prompted.templates=["annotator"]')
     assert command("run", *words, *allowed)[0] == 0
     count = len(server.prompts)
-    own = ("probe-options", "asked", *words[1:], "--out", tmp_path / "out", "--quiet")
+    own = ("probe", "asked", "--options", *words[1:], "--out", tmp_path / "out", "--quiet")
     code, _, err = command(*own)
     assert (code, len(err.splitlines()), len(server.prompts)) == (0, 1, count)
     assert "task 'diaries' may not leave" in err
@@ -240,7 +243,9 @@ def test_the_address_of_a_stored_study_is_never_used(asked, server, tmp_path, mo
     settings = (*SYSTEM, f'system.prompted.url="{server.url}"')
     assert small_study(tmp_path / "runs", *settings).run().is_complete
     count = len(server.prompts)
-    code, _, err = command("probe-options", "tiny", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")
+    code, _, err = command(
+        "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet"
+    )
     assert code == 0
     assert "no server to ask 'fake-model'" in err
     assert len(server.prompts) == count
@@ -251,6 +256,7 @@ def test_the_address_of_a_stored_study_is_never_used(asked, server, tmp_path, mo
     [
         (("--system", "tfidf"), "system 'tfidf' of study 'tiny' does not answer by options"),
         (("--system", "prompter"), "has no finished system 'prompter'; did you mean 'prompted'"),
+        (("--conversations", "talk"), "--conversations: sentences are put into contexts; leave it out with --options"),
         (("--rows", "0"), "--rows 0: at least one row"),
         (("--most-cost", "0"), "--most-cost 0: name a cap above 0 dollars"),
     ],
@@ -271,7 +277,7 @@ def test_a_t5_answers_as_its_record_does_and_its_options_are_turned(tmp_path, co
     )
     assert study.run(device="cpu").is_complete
     words = ("--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet", "--device", "cpu")
-    code, _, err = command("probe-options", "tiny", *words)
+    code, _, err = command("probe", "tiny", "--options", *words)
     assert (code, err) == (0, "")
     stored = {m.inputs["arrangement"]: m for m in study.store.measures() if m.kind == OPTIONS}
     (cell,) = [cell for cell in study.plan.cells if cell.system]

@@ -285,6 +285,7 @@ def test_a_system_that_saw_the_answers_is_left_out_by_name(study, probed, comman
         (("tiny", "--task", "epitome_e"), "has no finished task 'epitome_e'; did you mean"),
         (("other",), "has no run of study 'other'"),
         (("tiny", "--system", "nowhere.py"), "no such Python file"),
+        (("tiny", "--rows", "5"), "--rows: goes with --options alone; leave it out"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(study, command, arguments, refusal):

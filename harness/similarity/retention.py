@@ -9,8 +9,7 @@ is told by ``merged`` against ``own_part``, and not against ``alone``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -19,7 +18,6 @@ from adapters_store import Store
 from adapters_store.key import names_below
 from adapters_store.roles import MERGED
 from adapters_store.store import open_weights
-from harness.scoring.scorer import MOST_LANES
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.intermediates.decision import why_unmergeable
@@ -34,43 +32,29 @@ from harness.training.recipe import Recipe
 from harness.training.trained import encoded, finite
 from tasks import metrics
 
-
-class Retained(NamedTuple):
-    """A parent in the merged row of a target: validation scores by the parent's metric, None where undefined."""
-
-    row: str
-    target: str
-    parent: str
-    metric: str
-    n_rows: int
-    weight: float
-    alone: float | None
-    none: float | None
-    halved: float | None
-    own_part: float | None
-    merged: float | None
+MOST_LANES = 24  # of a pass
+Parents = dict[str, dict[str, Any]]  # of a merge, by task
 
 
-@dataclass
-class Retention:
-    """Every parent of every merged row whose parents are stored; ``left_out`` says why others are not here."""
+def measurable(plan: Plan, store: Store) -> tuple[list[Cell], dict[str, str]]:
+    """The merged cells of the first seed and full data whose parents are stored, and why others are not here."""
+    usable: list[Cell] = []
+    left_out: dict[str, str] = {}
+    for cell in plan.cells:
+        if (cell.role, cell.setting, cell.seed) == (MERGED, "full", plan.study.seeds[0]):
+            if reason := _why_not(cell, store):
+                left_out[f"{cell.intermediate} -> {cell.target}"] = reason
+            else:
+                usable.append(cell)
+    return usable, left_out
 
-    rows: list[Retained] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
 
+def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> dict[str, Parents]:
+    """What the measurable merges have kept of their parents, by key of the cell: weight, rows and validation scores.
 
-def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> Retention:
-    """What the merged rows of a plan have kept of their parents, for the first seed and full data."""
-    cells = [
-        cell for cell in plan.cells if (cell.role, cell.setting, cell.seed) == (MERGED, "full", plan.study.seeds[0])
-    ]
-    result = Retention()
-    usable = []
-    for cell in cells:
-        if reason := _why_not(cell, store):
-            result.left_out[f"{cell.intermediate} -> {cell.target}"] = reason
-        else:
-            usable.append(cell)
+    A score is by the parent's metric, None where it is undefined.
+    """
+    usable, _ = measurable(plan, store)
     baselines = {cell.key: cell for cell in plan.cells}
     merges: dict[str, Merge] = {}
     by_parent: dict[str, list[Cell]] = {}
@@ -80,12 +64,12 @@ def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> Retentio
         merges[cell.key] = merge_of(cell, store, start)
         for task in merges[cell.key].parents:
             by_parent.setdefault((cell.merge or {})["parents"][task], []).append(cell)
+    kept: dict[str, Parents] = {cell.key: {} for cell in usable}
     for key, on in by_parent.items():
         own = [(cell, merges[cell.key]) for cell in on]
-        result.rows += _of_parent(plan, store, baselines[key], own, start, device)
-    order = {(cell.intermediate, cell.target): place for place, cell in enumerate(cells)}
-    result.rows.sort(key=lambda row: (order[row.row, row.target], row.parent))
-    return result
+        for cell, scores in zip(on, _of_parent(plan, store, baselines[key], own, start, device), strict=True):
+            kept[cell.key][baselines[key].target] = scores
+    return {key: dict(sorted(parents.items())) for key, parents in kept.items()}
 
 
 def _start(plan: Plan, cell: Cell) -> Weights:
@@ -102,9 +86,9 @@ def _why_not(cell: Cell, store: Store) -> str | None:
 
 def _of_parent(
     plan: Plan, store: Store, parent: Cell, merges: Sequence[tuple[Cell, Merge]], start: Weights, device: Device
-) -> list[Retained]:
-    """The rows of a parent: it alone, without an adapter, halved, and every merge and own part in its place."""
-    task, recipe = parent.target, Recipe.of([parent])
+) -> list[dict[str, Any]]:
+    """Of each merge what a parent scores: alone, without an adapter, halved, by its own part and by the merge."""
+    task = parent.target
     own = parent_adapter(store, parent.key, task)
     none = {name: torch.zeros_like(value) for name, value in own.items()}
     lanes = [own, none, {name: value / 2 for name, value in own.items()}]
@@ -115,11 +99,13 @@ def _of_parent(
         lanes += [merge.weights, merged(rule, [own, others], [weight, 1 - weight], start, keep)]
     n_rows, (alone, nothing, halved, *rest) = _scores(plan, store, parent, lanes, device)
     return [
-        Retained(
-            *(str(cell.intermediate), cell.target, task, recipe.metric, n_rows, merge.parents[task]),
-            *(alone, nothing, halved, rest[2 * place + 1], rest[2 * place]),
-        )
-        for place, (cell, merge) in enumerate(merges)
+        {
+            "n_rows": n_rows,
+            "weight": merge.parents[task],
+            **{"alone": alone, "none": nothing, "halved": halved},
+            **{"own_part": rest[2 * place + 1], "merged": rest[2 * place]},
+        }
+        for place, (_, merge) in enumerate(merges)
     ]
 
 

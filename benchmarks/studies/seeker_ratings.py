@@ -58,11 +58,6 @@ class _Rated(NamedTuple):
     ratings: dict[str, str]
 
 
-def holds_conversations(raw: Raw) -> bool:
-    """Whether a file has conversations in the form of ESConv, not rows of cells."""
-    return DIALOG in raw.header
-
-
 def seeker_ratings(conversations: Raw) -> SeekerRatings:
     """The ratings of a file of conversations; BadRow for a conversation that has another shape."""
     rows: list[Cells] = []
