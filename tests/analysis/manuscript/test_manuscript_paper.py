@@ -95,7 +95,6 @@ def test_the_document_holds_every_part_and_every_part_is_there(folder):
         "scores-pearson-r-half",
         "alone",
         "agreement",
-        "importances",
         "splits",
     }
     assert wanted <= tables
