@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from tasks.readers.formats.text_table import Raw
-from tasks.readers.sets import SETS
+from tasks.readers.raw import Raw
+from tasks.readers.rows import SETS
 
 LOOKED_AT = 2000  # rows; enough to distinguish a label from a text
 # Words in the names of columns, the likeliest first; ``dialogId`` and ``dialog_id`` have the words dialog and id.

@@ -21,12 +21,9 @@ from pathlib import Path
 from tasks import columns
 from tasks.columns import LOOKED_AT, cells_of, repeats
 from tasks.errors import BadRow
-from tasks.readers.formats.columnar import COLUMNAR
-from tasks.readers.formats.delimited import SEPARATOR_LINE
-from tasks.readers.formats.streams import decodes, open_bytes, read_text
-from tasks.readers.formats.text_table import Raw
 from tasks.readers.labels import DECIMAL_COMMA, LISTED, TRUTH, names_in_list
-from tasks.readers.raw import CONVERTED, JSON_LINES, ending_of, read_raw
+from tasks.readers.raw import COLUMNAR, CONVERTED, JSON_LINES, SEPARATOR_LINE, Raw, ending_of, read_raw
+from tasks.readers.streams import decodes, open_bytes, read_text
 from tasks.task import COMBINED, why_taken
 
 DELIMITERS = (",", ";", "\t", "|")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import metrics
-from tasks.readers.rationales import placed
+from tasks.rationales import placed
 from tasks.splits.clean import NAMES
 from tasks.splits.contamination import Texts
 from tasks.splits.loading import Splits

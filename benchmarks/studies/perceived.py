@@ -18,8 +18,8 @@ import pandas as pd
 
 from analysis.gains.significance import LEVEL
 from analysis.results.people.perceived import DECIDES, Rated, expressed
+from tasks.readers.esconv import CLOSING, MARK, RATINGS, STRATEGIES, seeker_ratings
 from tasks.readers.raw import read_raw
-from tasks.readers.seeker_ratings import CLOSING, MARK, RATINGS, STRATEGIES, seeker_ratings
 
 FILE = "esconv/raw/FailedESConv.json"
 CORRECTIONS = (DECIDES, "p_holm", "p_bh", "p_by")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.results.people.insights import Filters
-    from tasks.readers.formats.text_table import Raw
+    from tasks.readers.raw import Raw
 
 PARTS = {
     "over-time": "Over time, among authors who stay",

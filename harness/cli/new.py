@@ -21,11 +21,10 @@ from harness.cli.data import progress
 from harness.cli.options import Leaves, leaf_of, registry_option
 from harness.cli.terminal import print_json, verbatim
 from tasks.columns import cells_of
-from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.proposal import entry_text, label_candidates, proposal, read_file, remarks, task_id
 from tasks.readers.rows import refuse_folder
-from tasks.registry import Registry
+from tasks.registry import ID_PATTERN, Registry, tasks_of
 from tasks.task import KINDS, why_taken
 
 if TYPE_CHECKING:

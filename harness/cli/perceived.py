@@ -14,15 +14,15 @@ from harness.cli.options import leaf_options, out_option
 from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput, BadRow, MissingData
 from tasks.plain_text import counted, harmless
+from tasks.readers.esconv import RATINGS, STRATEGIES, holds_conversations, seeker_ratings
 from tasks.readers.raw import KNOWN, read_raw
-from tasks.readers.seeker_ratings import RATINGS, STRATEGIES, holds_conversations, seeker_ratings
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.results.people.intents import Expressed
     from analysis.results.people.perceived import Rated
-    from tasks.readers.formats.text_table import Raw
+    from tasks.readers.raw import Raw
 
 TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 MOST_INTENTS, LONGEST_NAME, MOST_WORDS = 60, 40, 5  # of more a column holds texts, which are never shown

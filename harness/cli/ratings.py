@@ -226,7 +226,7 @@ def _say_what_leaves(wanted: Sequence[Item], settings: CallSettings, answers: Pa
 
 
 def _write(out: Path, rated: Rated) -> None:
-    from tasks.ratings.readings import rows_of
+    from tasks.ratings import rows_of
 
     rows = rows_of(rated.readings, rated.rater)
     with atomic(out) as part, part.open("w", encoding="utf-8", newline="") as handle:
@@ -238,7 +238,7 @@ def _write(out: Path, rated: Rated) -> None:
 def _agreement(out: Path, rater: str, others: Sequence[Rating]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """How the ratings in a file agree with those of others who have rated its tasks, and their readings among them."""
     from analysis.ratings.rating_sets import Beside, agreements, frame_of, repeats
-    from tasks.ratings.readings import readings_in
+    from tasks.ratings import readings_in
 
     own = Beside.of(ratings_in([out]), readings_in(out))
     tasks = set(own.ratings.task)

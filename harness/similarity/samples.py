@@ -24,8 +24,8 @@ from harness.training.batches import collate
 from harness.training.inputs import Encoded, InputFormat, rows_of
 from harness.training.model import load_backbone, stored_adapter
 from harness.training.tokens.tokenizer import load_tokenizer
+from tasks.splits.contamination import normalise
 from tasks.splits.loading import Splits
-from tasks.splits.near import normalise
 from tasks.task import Example
 
 T = TypeVar("T")

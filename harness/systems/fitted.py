@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.training.inputs import Rows
     from harness.training.recipe import Attempt
     from harness.training.trained import Trained
-    from tasks.metrics.rationales import Marks
+    from tasks.rationales import Marks
     from tasks.splits.loading import Splits
     from tasks.task import Example
 
@@ -179,8 +179,7 @@ def _no_answer(label: Any) -> Any:  # noqa: ANN401 - an Answer, whose kind stays
 def _marks(rows: Sequence[Example], spans: Sequence[Span] | None, backbone: Backbone) -> list[tuple[Marks, Marks]]:
     """Of every row which tokens of the backbone people marked, and which a system: equal tokens for all systems."""
     from harness.training.tokens.tokenizer import load_tokenizer
-    from tasks.metrics.rationales import marked
-    from tasks.readers.rationales import placed
+    from tasks.rationales import marked, placed
 
     tokenizer, own = load_tokenizer(backbone), defaultdict(list)
     for span in spans or ():

@@ -16,15 +16,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadRow
-from tasks.readers.annotators import Annotators
-from tasks.readers.chats import motivational, parlai
-from tasks.readers.empathetic import empathetic_intents, empathetic_pairs, questions
 from tasks.readers.esconv import esconv, gap_notes
-from tasks.readers.labels import class_names, examples, relabel, spelling_note
+from tasks.readers.labels import Annotators, class_names, examples, relabel, spelling_note
+from tasks.readers.published import (
+    empathetic_intents,
+    empathetic_pairs,
+    motivational,
+    parlai,
+    questions,
+    wassa_essays,
+    wassa_turns,
+)
 from tasks.readers.rows import RawRow, column_names, uses_fallback
 from tasks.readers.table import joined, numbered, table
 from tasks.readers.turns import annotation_notes, turns
-from tasks.readers.wassa import wassa_essays, wassa_turns
 from tasks.task import Example, Task
 
 MOST_CLASSES = 100

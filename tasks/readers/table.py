@@ -17,9 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.formats.text_table import Cells, Listing, Raw
 from tasks.readers.labels import LISTED, UNIT, label_text
-from tasks.readers.raw import read_raw
+from tasks.readers.raw import Cells, Listing, Raw, read_raw
 from tasks.readers.rows import (
     RawRow,
     column_name,
@@ -27,10 +26,11 @@ from tasks.readers.rows import (
     data_files,
     quote,
     required_column,
+    set_of_cell,
+    sets_of_files,
     uses_fallback,
     whole_number,
 )
-from tasks.readers.sets import set_of_cell, sets_of_files
 from tasks.task import Task, Turn
 
 OPTIONAL = ("context", "group", "block", "row_id", "rationale", "split_column")

@@ -20,12 +20,18 @@ from typing import Any, NamedTuple
 
 from tasks.errors import BadEntry, BadRow
 from tasks.plain_text import nearest
-from tasks.readers.formats.json_rows import in_words
-from tasks.readers.formats.text_table import cell, flatten, value_at
 from tasks.readers.labels import UNIT, label_text
-from tasks.readers.raw import json_value
-from tasks.readers.rows import RawRow, column_name, column_names, data_files, quote, required_column
-from tasks.readers.sets import set_of_cell, sets_of_files
+from tasks.readers.raw import cell, flatten, in_words, json_value, value_at
+from tasks.readers.rows import (
+    RawRow,
+    column_name,
+    column_names,
+    data_files,
+    quote,
+    required_column,
+    set_of_cell,
+    sets_of_files,
+)
 from tasks.readers.table import label_columns, read_table
 from tasks.task import Task, Turn
 

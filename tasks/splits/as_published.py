@@ -24,10 +24,8 @@ from numpy.typing import NDArray
 
 from tasks.errors import BadEntry, BadInput, BadRow
 from tasks.plain_text import nearest
-from tasks.readers.formats.text_table import Raw
-from tasks.readers.raw import read_raw
-from tasks.readers.rows import column_name, data_files
-from tasks.readers.sets import SETS
+from tasks.readers.raw import Raw, read_raw
+from tasks.readers.rows import SETS, column_name, data_files
 from tasks.readers.table import read_table
 from tasks.splits.clean import NAMES, Parts, block_hashes, check_filled, clean, missing_classes
 from tasks.task import Example, Task

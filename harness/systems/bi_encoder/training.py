@@ -23,7 +23,7 @@ from harness.systems.encoders.texts import Text, padded_batch, read_text
 from harness.training.batches import evaluation_batches
 from harness.training.tensors import to_device
 from harness.training.tokens.tokenizer import load_tokenizer
-from tasks.readers.rationales import placed
+from tasks.rationales import placed
 from tasks.task import Example
 
 if TYPE_CHECKING:

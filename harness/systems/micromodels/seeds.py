@@ -13,8 +13,7 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.device import Device
 from harness.systems.micromodels.sentences import Vectors, sentences_in, vectors_of
 from tasks.errors import BadInput
-from tasks.metrics.rationales import marked, token_f1
-from tasks.readers.rationales import placed
+from tasks.rationales import marked, placed, token_f1
 from tasks.task import Example
 
 FARTHEST = -1.0  # the cosine where there is no sentence, or no seed

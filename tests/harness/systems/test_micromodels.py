@@ -30,8 +30,7 @@ from harness.systems.micromodels.seeds import FARTHEST, Seeds, Sentences, chosen
 from harness.systems.micromodels.sentences import encoder_of, sentences_in, vectors_of
 from harness.training.recipe import Attempt, Recipe
 from tasks.errors import BadInput
-from tasks.metrics.rationales import FORMS, marked, token_f1
-from tasks.readers.rationales import placed
+from tasks.rationales import FORMS, marked, placed, token_f1
 from tasks.task import Example
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import small_study

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import BadRow
+from tasks.readers.esconv import RATINGS, STRATEGIES, holds_conversations, seeker_ratings
 from tasks.readers.raw import read_raw
-from tasks.readers.seeker_ratings import RATINGS, STRATEGIES, holds_conversations, seeker_ratings
 
 SHARED = Path(os.environ.get("EMPATHY_SHARED", Path(__file__).parents[4] / "shared"))
 FAILED = SHARED / "data/esconv/raw/FailedESConv.json"

@@ -1,13 +1,30 @@
-"""Dialogues in the formats of the interviews data, ESConv, PersonaChat and the taxonomy of empathetic questions."""
+"""Dialogues: interviews, ESConv, PersonaChat, EmpatheticDialogues, the questions in them, and those of WASSA 2023."""
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 from pathlib import Path
 
-from tasks.synthetic.lexicon import PEOPLE, chance, cue, pick, weighted_index
-from tasks.synthetic.posts import VERBS, write_csv
+from tasks.synthetic.lexicon import (
+    ANIMALS,
+    INSTRUMENTS,
+    INTENTS,
+    JOBS,
+    OBJECTS,
+    OPENERS,
+    PEOPLE,
+    PLACES,
+    TIMES,
+    chance,
+    cue,
+    pick,
+    steps,
+    total,
+    weighted_index,
+)
+from tasks.synthetic.posts import VERBS, articles, write_csv, write_tsv
 
 CODES = (
     "Closed Question", "Open Question", "Simple Reflection", "Complex Reflection", "Give Information",
@@ -165,3 +182,120 @@ def _full_row(
 def _test_row(id: str, turn: int, turns: list[str], sentences: list[str], question: Question) -> tuple[str, ...]:
     text = " \n ".join([*turns, " ".join(sentences)]).replace("_comma_", ",")
     return f"{id}-{turn}-{len(sentences) - 1}", text, question[1], question[2]
+
+
+EMPDIAL_FOLDER = "empdial_ei/raw/datasets/empatheticdialogues_annotated"
+EMPDIAL_COLUMNS = ("Dialog_ID", "Type", "Actor", "Text", "Label")
+GROUNDS = (
+    "afraid", "angry", "annoyed", "anticipating", "anxious", "apprehensive", "ashamed", "caring",
+    "confident", "content", "devastated", "disappointed", "disgusted", "embarrassed", "excited", "faithful",
+    "furious", "grateful", "guilty", "hopeful", "impressed", "jealous", "joyful", "lonely",
+    "nostalgic", "prepared", "proud", "sad", "sentimental", "surprised", "terrified", "trusting",
+)  # fmt: skip
+INTENT_WEIGHTS = (5, 4, 4, 3, 3, 3, 3, 3, 3)
+EMPDIAL_LENGTHS = (4, 4, 4, 5, 6)
+EMPDIAL_TEMPLATES = (
+    "{r} the {a} and {b} met the {m}.",
+    "{r}, the {m} had {a} and {b}.",
+    "{r} {a} and {b}, said the {m}.",
+)
+
+
+def write_empdial(folder: Path, rng: random.Random, rows: int) -> None:
+    """Write dialogues of four turns and more to 32 files, with at least about ``rows`` turns that have an intent."""
+    raw = folder / EMPDIAL_FOLDER
+    raw.mkdir(parents=True, exist_ok=True)
+    dialogues = -(-rows * 5 // 12)
+    for ground, name in enumerate(GROUNDS):
+        with (raw / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(EMPDIAL_COLUMNS)
+            for number in range(ground, dialogues, len(GROUNDS)):
+                writer.writerows(_dialogue(rng, number, ground))
+
+
+def _dialogue(rng: random.Random, number: int, ground: int) -> list[tuple[str, ...]]:
+    """The rows of one dialogue: its situation, then turns that half of the time carry an intent."""
+    name, job = GROUNDS[ground], JOBS[ground]
+    dialogue = f"hit:{number}_conv:{2 * number + 1}"
+    situation = f"I felt {name}, and the {job} knew."
+    rows: list[tuple[str, ...]] = [(dialogue, "situation", "none", situation, name)]
+    for turn in range(pick(rng, EMPDIAL_LENGTHS)):
+        label, words = _intent(rng, name)
+        opener = cue(rng, OPENERS, 2, turn % 2).capitalize()
+        text = pick(rng, EMPDIAL_TEMPLATES).format(r=opener, a=words[0], b=words[1], m=job)
+        rows.append((dialogue, "utterance", ("speaker", "listener")[turn % 2], text, label))
+    return rows
+
+
+def _intent(rng: random.Random, ground: str) -> tuple[str, tuple[str, str]]:
+    """A turn's label and its two telling words; a turn without an intent is labelled with the emotion."""
+    if chance(rng, 0.45):
+        return ground, (pick(rng, PLACES), pick(rng, PLACES))
+    intent = weighted_index(rng, INTENT_WEIGHTS)
+    return INTENTS[intent], (cue(rng, OBJECTS, 9, intent), cue(rng, OBJECTS, 9, intent))
+
+
+CONV_FOLDER = "conv/raw"
+RATINGS = ("EmotionalPolarity", "Emotion", "Empathy")
+PLACEMENT = ("speaker_number", "article_id", "speaker_id", "essay_id")
+CONV_TRAIN = ("conversation_id", "turn_id", "text", *RATINGS, *PLACEMENT)
+CONV_DEV = ("conversation_id", "turn_id", "text", *PLACEMENT)
+SHORTEST, CONV_LENGTHS = 10, (0, 0, 0, 1, 2)
+CONV_TEMPLATES = (
+    "on {t} the {a}, the {b}, the {c} and {i}",
+    "the {i} for the {a}, the {b}, the {c} on {t}",
+    "saw the {a}, the {b}, the {c} and {i} on {t}",
+)
+
+
+def write_conv(folder: Path, rng: random.Random, rows: int) -> None:
+    """Write conversations of ten turns and more to train and, every fifth of them, to dev.
+
+    They hold a quarter more turns than ``rows``: splits by article are uneven where an article has so many turns.
+    """
+    turns: list[dict[str, str]] = []
+    conversation = 0
+    while len(turns) < rows * 5 // 4:
+        turns += _conversation(rng, conversation, rows)
+        conversation += 1
+    # The real files put turn 10 before turn 2, as a sort of strings does.
+    turns.sort(key=lambda turn: (float(turn["article_id"]), turn["conversation_id"], turn["turn_id"]))
+    train = [turn for turn in turns if int(turn["conversation_id"]) % 5]
+    dev = [turn for turn in turns if int(turn["conversation_id"]) % 5 == 0]
+    raw = folder / CONV_FOLDER
+    raw.mkdir(parents=True, exist_ok=True)
+    write_tsv(raw / "WASSA23_conv_level_with_labels_train.tsv", CONV_TRAIN, train)
+    write_tsv(raw / "WASSA23_conv_level_dev.tsv", CONV_DEV, dev)
+    write_tsv(raw / "goldstandard_CONV_dev.tsv", RATINGS, dev, header=False)
+
+
+def _conversation(rng: random.Random, index: int, rows: int) -> list[dict[str, str]]:
+    """The turns of one conversation; some pairs of conversations are about the same article."""
+    article = (index - (index % 10 == 9)) % articles(rows) + 1
+    turns: list[dict[str, str]] = []
+    earlier = 0
+    for number in range(SHORTEST + pick(rng, CONV_LENGTHS)):
+        animals = [pick(rng, ANIMALS) for _ in range(3)]
+        instrument, time = pick(rng, INSTRUMENTS), pick(rng, TIMES)
+        worth = total(ANIMALS, animals)
+        text = pick(rng, CONV_TEMPLATES).format(a=animals[0], b=animals[1], c=animals[2], i=instrument, t=time)
+        turns.append({
+            "conversation_id": str(index + 1),
+            "turn_id": str(number),
+            "text": text,
+            "EmotionalPolarity": _third(rng, 1 + 0.45 * total(INSTRUMENTS, [instrument]), 2),
+            "Emotion": _third(rng, 2.5 + 0.9 * total(TIMES, [time]), 5),
+            "Empathy": _third(rng, 2.5 + 0.45 * worth + 0.2 * earlier, 5),
+            "speaker_number": str(number % 2 + 1),
+            "article_id": f"{article}.0",
+            "speaker_id": f"{2 * index + number % 2}.0",
+            "essay_id": f"{2 * index + 500 * (number % 2)}.0",
+        })  # fmt: skip
+        earlier = worth
+    return turns
+
+
+def _third(rng: random.Random, value: float, high: int) -> str:
+    """The mean of three raters between 0 and ``high``, printed as the real files do: ``2.3333``."""
+    return str(round(steps(value + (rng.random() - 0.5) / 2, 0, high, 3), 4))
