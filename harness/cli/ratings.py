@@ -21,8 +21,8 @@ from tasks.task import Task
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.systems.prompting.asking import CallSettings
     from harness.systems.prompting.rater import Item, Rated
-    from harness.systems.prompting.settings import CallSettings
 
 
 def add_ratings(nouns: argparse.ArgumentParser) -> None:
@@ -165,7 +165,7 @@ def ask_model(options: argparse.Namespace) -> int:
 def _call_settings(options: argparse.Namespace) -> CallSettings:
     from dataclasses import fields
 
-    from harness.systems.prompting.settings import CallSettings
+    from harness.systems.prompting.asking import CallSettings
 
     given = {field.name: getattr(options, field.name) for field in fields(CallSettings)}
     try:

@@ -20,7 +20,7 @@ from tasks.errors import BadInput
 from tasks.task import ASKED
 
 if TYPE_CHECKING:
-    from harness.systems.decoders.training import Trained
+    from harness.systems.decoders import Trained
 
 VERSION = 1
 READS = Reads(instructions=True, labels=ASKED, package="peft", extra="lora")
@@ -68,7 +68,7 @@ class Config:
 
 def fit(fit: Fit) -> Trained:
     """Train the products on the training rows."""
-    from harness.systems.decoders.training import Trained
+    from harness.systems.decoders import Trained
 
     assert fit.instruction is not None  # a study is refused without (harness.study.systems)
     fitted = Trained(fit.config, fit.place, fit.instruction, fit.seed)
@@ -78,14 +78,14 @@ def fit(fit: Fit) -> Trained:
 
 def load(folder: Path, place: Place) -> Trained:
     """What ``save`` has written."""
-    from harness.systems.decoders.training import Trained
+    from harness.systems.decoders import Trained
 
     return Trained.load(folder, place, Config)
 
 
 def identity(config: Config) -> dict[str, Any]:
     """The hashes of the weights; BadInput where none are named, or packages of low-rank products are not installed."""
-    from harness.systems.decoders.weights import resolve_weights
+    from harness.systems.weights import resolve_causal
 
     if not all(map(find_spec, LORA)):
         raise BadInput(
@@ -95,4 +95,4 @@ def identity(config: Config) -> dict[str, Any]:
         raise BadInput(
             "system 'decoder' finetunes a causal language model; name the folder of its weights: system.decoder.weights"
         )
-    return {"weights": resolve_weights(config.weights).identity()}
+    return {"weights": resolve_causal(config.weights).identity()}

@@ -4,7 +4,7 @@ Xu and Jiang 2024, "Multi-dimensional Evaluation of Empathetic Dialog Responses"
 the details before Table 4: AdamW at 5e-6, at most 30 epochs, three turns before and three after. They stopped by the
 test set; here validation rows stop a training. Batch size, length of the input and dropout are not printed.
 
-The network stands in harness.systems.encoders; this file loads no torch.
+The network stands in harness.systems.pooled; this file loads no torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from harness.systems.encoders.pooled import Trained
+    from harness.systems.pooled import Trained
 
 VERSION = 2  # 1 drew dropout one value after another
 READS = Reads(weights=ENCODER)
@@ -86,7 +86,7 @@ class Config:
 
 def fit(fit: Fit) -> Trained:
     """Train encoder and head on the training rows."""
-    from harness.systems.encoders.pooled import Trained
+    from harness.systems.pooled import Trained
 
     fitted = Trained(fit.config, fit.place, fit.label.kind, fit.label.n_outputs, fit.seed)
     fitted.fit(fit)
@@ -95,7 +95,7 @@ def fit(fit: Fit) -> Trained:
 
 def load(folder: Path, place: Place) -> Trained:
     """What ``save`` has written."""
-    from harness.systems.encoders.pooled import Trained
+    from harness.systems.pooled import Trained
 
     return Trained.load(folder, place, Config)
 
@@ -105,7 +105,7 @@ def identity(config: Config) -> dict[str, Any]:
 
     BadInput where low-rank products are asked for and their packages are not installed.
     """
-    from harness.systems.encoders.foreign import resolve_encoder
+    from harness.systems.weights import resolve_encoder
 
     if config.lora_rank and not all(map(find_spec, LORA)):
         raise BadInput("lora_rank needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
@@ -119,7 +119,7 @@ def passes(config: Config) -> float | None:
 
 def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
     """The size of the encoder's file; with low-rank products these and the head, where the layers are a backbone's."""
-    from harness.systems.encoders.foreign import POSITIONS, resolve_encoder
+    from harness.systems.weights import POSITIONS, resolve_encoder
 
     encoder = resolve_encoder(config.weights) if config.weights else backbone
     if config.lora_rank:

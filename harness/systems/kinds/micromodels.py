@@ -23,9 +23,18 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from harness.study.systems import NO_LEAK, Fit, Fitted, Place, Predicted, Reads, Source, Span
-from harness.systems.micromodels.machine import Floats, Machine
-from harness.systems.micromodels.seeds import Seeds, Sentences, chosen_threshold, feature, nearest, read, seeds_of
-from harness.systems.micromodels.sentences import encoder_of
+from harness.systems.micromodels import (
+    Floats,
+    Machine,
+    Seeds,
+    Sentences,
+    chosen_threshold,
+    encoder_of,
+    feature,
+    nearest,
+    read,
+    seeds_of,
+)
 from tasks.errors import BadInput
 from tasks.task import Example
 

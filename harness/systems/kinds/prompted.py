@@ -21,12 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, check_fields, counted_wrong
-from harness.systems.prompting.answers import Answers
-from harness.systems.prompting.asked import SCHEMA, TEXT, Asked, said_of
-from harness.systems.prompting.asking import likely_tokens
-from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, prompt_of
+from harness.systems.prompting.asking import LOCAL_SETTINGS, Answers, CallSettings, likely_tokens
+from harness.systems.prompting.prompts import SCHEMA, TEMPLATES, TEXT, Asked, Shot, checked_template, prompt_of, said_of
 from harness.systems.prompting.server import is_this_machine
-from harness.systems.prompting.settings import LOCAL_SETTINGS, CallSettings
 from tasks import metrics
 from tasks.errors import BadInput, BadStudy
 from tasks.task import ASKED, Example, Instruction
@@ -123,7 +120,7 @@ def leaving(
 
 def identity(config: Config) -> dict[str, Any]:
     """The hashes of weights that answer here; BadBackbone where they cannot be used."""
-    from harness.systems.decoders.weights import resolve_answering
+    from harness.systems.weights import resolve_answering
 
     return {"weights": resolve_answering(config.weights).identity()} if config.weights else {}
 

@@ -21,7 +21,7 @@ from tasks.errors import BadInput
 from tasks.task import ASKED, Instruction
 
 if TYPE_CHECKING:
-    from harness.systems.seq2seq.training import Trained
+    from harness.systems.seq2seq import Trained
 
 VERSION = 1
 READS = Reads(instructions=True, labels=ASKED)
@@ -76,7 +76,7 @@ class Config:
 
 def fit(fit: Fit) -> Trained:
     """Train a T5 on the training rows, or take it as it is."""
-    from harness.systems.seq2seq.training import Trained
+    from harness.systems.seq2seq import Trained
 
     if fit.instruction is None:
         raise BadInput(
@@ -89,23 +89,23 @@ def fit(fit: Fit) -> Trained:
 
 def load(folder: Path, place: Place) -> Trained:
     """What ``save`` has written."""
-    from harness.systems.seq2seq.training import Trained
+    from harness.systems.seq2seq import Trained
 
     return Trained.load(folder, place, Config)
 
 
 def identity(config: Config) -> dict[str, Any]:
     """The hashes of the weights; BadInput where none are named, or packages of low-rank products are not installed."""
-    from harness.systems.seq2seq.weights import resolve_weights
+    from harness.systems.weights import resolve_t5
 
     if config.lora_rank and not all(map(find_spec, LORA)):
         raise BadInput("lora_rank needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
-    return {"weights": resolve_weights(config.weights).identity()}
+    return {"weights": resolve_t5(config.weights).identity()}
 
 
 def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
     """The size of the weights' file, where all of them are trained; else it is not known beforehand."""
-    from harness.systems.seq2seq.weights import resolve_weights
+    from harness.systems.weights import resolve_t5
 
-    folder = resolve_weights(config.weights).folder
+    folder = resolve_t5(config.weights).folder
     return (folder / "model.safetensors").stat().st_size if folder and config.epochs and not config.lora_rank else 0

@@ -11,9 +11,9 @@ import torch
 
 from harness.study.backbones.backbone import AS_SYSTEMS
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.decoders.training import Trained
-from harness.systems.encoders.epochs import CHECKPOINT
-from harness.systems.encoders.foreign import POSITIONS_OF_DECODERS
+from harness.systems.decoders import Trained
+from harness.systems.epochs import CHECKPOINT
+from harness.systems.weights import POSITIONS_OF_DECODERS
 from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Instruction
 from tests.harness.systems.encoders.test_encoder import Killed, row_of

@@ -25,9 +25,18 @@ from harness.study.device import ANY_DEVICE
 from harness.study.systems import Fit, Place, Sibling, kind_of
 from harness.study.systems.checks import check_system
 from harness.systems import system_of
-from harness.systems.micromodels.machine import Machine
-from harness.systems.micromodels.seeds import FARTHEST, Seeds, Sentences, chosen_threshold, feature, nearest
-from harness.systems.micromodels.sentences import encoder_of, sentences_in, vectors_of
+from harness.systems.micromodels import (
+    FARTHEST,
+    Machine,
+    Seeds,
+    Sentences,
+    chosen_threshold,
+    encoder_of,
+    feature,
+    nearest,
+    sentences_in,
+    vectors_of,
+)
 from harness.training.recipe import Attempt, Recipe
 from tasks.errors import BadInput
 from tasks.rationales import FORMS, marked, placed, token_f1

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.encoders.epochs import CHECKPOINT, best_epoch
-from harness.systems.encoders.foreign import POSITIONS, resolve_encoder
-from harness.systems.encoders.pooled import Pooled, Trained
-from harness.systems.encoders.window import Reader
+from harness.systems.epochs import CHECKPOINT, best_epoch
+from harness.systems.pooled import Pooled, Reader, Trained
+from harness.systems.weights import POSITIONS, resolve_encoder
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Example, Turn

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.systems.prompting.asked import schema_of, spoken
 from harness.systems.prompting.asking import Question, most_tokens
+from harness.systems.prompting.prompts import schema_of, spoken
 from tests.harness.systems.prompting.test_prompted_studies import LEVELS, PRICED, cell_of, no_names, prompted, record_of
 from tests.support.systems.fake_server import by_hash, fake_server
 

@@ -1,4 +1,4 @@
-"""Training of a system's network, epoch by epoch. An interrupted training goes on with equal weights.
+"""Training of a system's network, epoch by epoch, on texts as ids. An interrupted training goes on with equal weights.
 
 Everything random is drawn anew from the seed, the epoch and the step, so that no generator's state has to be kept. A
 subclass of ``EpochTrained`` builds its network and says what a batch's loss is; this file trains it, keeps the last
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,9 +26,41 @@ from adapters_store import disk
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place
 from harness.training.batches import cuts, training_batches
+from harness.training.tensors import to_device
+from harness.training.tokens.tokenizer import Tokenizer
 from harness.training.trained import finite
 from tasks import metrics
 from tasks.errors import BadInput
+
+
+class Text(NamedTuple):
+    """Ids of a text, special tokens included, and the characters ``[tokens, 2]`` of each; special ones have none.
+
+    ``is_cut`` where the text has more tokens than are read.
+    """
+
+    ids: tuple[int, ...]
+    offsets: tuple[tuple[int, int], ...]
+    is_cut: bool = False
+
+
+def read_text(tokenizer: Tokenizer, text: str, tokens: int) -> Text:
+    """The first ``tokens`` tokens of a text, special ones included."""
+    every = tokenizer.pieces(text)
+    pieces = every[: tokens - 2]
+    ids = tokenizer.template.build_inputs_with_special_tokens([id for id, _ in pieces])
+    return Text(tuple(ids), ((0, 0), *(place for _, place in pieces), (0, 0)), len(pieces) < len(every))
+
+
+def padded_batch(
+    texts: Sequence[Sequence[int]], padding: int, device: torch.device, length: int | None = None
+) -> dict[str, Tensor]:
+    """``input_ids`` and ``attention_mask`` ``[n, length]`` of texts, by default as long as the longest."""
+    length = length or max(map(len, texts))
+    ids = torch.tensor([[*text, *[padding] * (length - len(text))] for text in texts])
+    mask = torch.tensor([[1] * len(text) + [0] * (length - len(text)) for text in texts])
+    return {"input_ids": to_device(ids, device), "attention_mask": to_device(mask, device)}
+
 
 log = logging.getLogger(__name__)
 

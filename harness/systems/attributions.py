@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from harness.study.systems import Predicted
-from harness.systems.encoders.texts import Text
+from harness.systems.epochs import Text
 from harness.training.tensors import to_device
 from tasks.task import Example
 

@@ -1,7 +1,8 @@
 """Weights that no adapter stands on: DeBERTa, ELECTRA, MPNet, ModernBERT, T5 or its encoder, causal language models.
 
 They are looked at as backbones are (harness.study.backbones): safetensors alone, no code of the folder's own, hashes of
-weights, config and tokenizer in the keys, and weights that the config does not describe are refused.
+weights, config and tokenizer in the keys, and weights that the config does not describe are refused. No torch is loaded
+to look. ``random-tiny`` is a small random T5 or causal language model with a token per byte, for trying a study out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from harness.study.backbones.backbone import MODEL_TYPES, Backbone, BadBackbone, refuse_kernels, resolve
 from harness.study.backbones.identity import digest
 from harness.study.backbones.weights import absent
+from tasks.errors import BadInput
 
 POSITIONS = {  # the field of a config that bounds a text's tokens, the library's default, and how many no text has
     "deberta": ("max_position_embeddings", 512, 0),
@@ -50,11 +52,6 @@ def resolve_encoder(name: str) -> Backbone:
     if not folder.is_dir() or model_type_of(folder) in MODEL_TYPES:
         return resolve(name)
     return _foreign(folder, "encoder", (*MODEL_TYPES, *POSITIONS), *_state(folder, "encoder"))
-
-
-def resolve_decoder(folder: Path) -> Backbone:
-    """The causal language model of a folder; BadBackbone if unusable."""
-    return _foreign(folder, "decoder", tuple(POSITIONS_OF_DECODERS), *_state(folder, "decoder"))
 
 
 def model_type_of(folder: Path) -> str:
@@ -106,7 +103,7 @@ def _tokenizer_hashes(folder: Path, what: str) -> dict[str, str]:
 
 def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
     """The encoder's network, in evaluation mode, whose forward pass has ``last_hidden_state``."""
-    from harness.systems.encoders.dropout import with_quick_dropout
+    from harness.systems.dropout import with_quick_dropout
     from harness.training.model import load_backbone
 
     if encoder.model_type not in POSITIONS:
@@ -132,3 +129,99 @@ def load_foreign(weights: Backbone, kind: Any, spare: tuple[str, ...] = SPARE, w
         )
     check_finite(weights.name, network)
     return network.eval()
+
+
+T5 = "t5"
+TINY_T5 = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "dropout_rate": 0.1}
+TINY_T5_VERSION = 1  # raised when its weights come out otherwise
+
+
+def resolve_t5(name: str) -> Backbone:
+    """The T5 of this folder; BadInput where none is named, BadBackbone where it cannot be used."""
+    if not name:
+        raise BadInput("system 'seq2seq' answers by the weights of a T5; name their folder: system.seq2seq.weights")
+    if name == "random-tiny":
+        facts = {"weights": [TINY_T5_VERSION, TINY_T5], "config": 1, "tokenizer": 1}
+        weights, config, tokenizer = (digest({f"random-tiny t5 {what}": fact}) for what, fact in facts.items())
+        return Backbone(name, T5, weights, 4096, config, tokenizer)
+    if not Path(name).expanduser().is_dir():
+        raise BadBackbone(f"weights {name!r}: there is no such folder; download them and name the folder")
+    backbone = resolve_encoder(name)
+    if backbone.model_type != T5:
+        raise BadBackbone(
+            f"weights {backbone.name!r} are of the family {backbone.model_type!r}; system 'seq2seq' answers by a T5"
+        )
+    return backbone
+
+
+def load_t5(weights: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+    """The whole T5, encoder and decoder, in evaluation mode; BadBackbone unless all of it is in the folder."""
+    from transformers import T5ForConditionalGeneration
+
+    if weights.folder is None:
+        return _tiny_t5()
+    return load_foreign(weights, T5ForConditionalGeneration, spare=())
+
+
+def _tiny_t5() -> Any:  # noqa: ANN401
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    from harness.training.tokens.tokenizer import byte_vocabulary
+
+    config = T5Config(
+        vocab_size=len(byte_vocabulary()), pad_token_id=1, eos_token_id=2, decoder_start_token_id=1, **TINY_T5
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(TINY_T5_VERSION)
+        return T5ForConditionalGeneration(config).eval()
+
+
+TINY_CAUSAL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+TINY_CAUSAL_POSITIONS = 4096
+TINY_CAUSAL_VERSION = 1  # raised when its weights come out otherwise
+
+
+def resolve_causal(name: str) -> Backbone:
+    """The causal language model of this folder; BadBackbone where there is none, or it cannot be used."""
+    if name == "random-tiny":
+        facts = {"weights": [TINY_CAUSAL_VERSION, TINY_CAUSAL, TINY_CAUSAL_POSITIONS], "config": 1, "tokenizer": 1}
+        weights, config, tokenizer = (digest({f"random-tiny decoder {what}": fact}) for what, fact in facts.items())
+        return Backbone(name, "llama", weights, TINY_CAUSAL_POSITIONS, config, tokenizer)
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise BadBackbone(f"weights {name!r}: there is no such folder; download them and name the folder")
+    return _foreign(folder, "decoder", tuple(POSITIONS_OF_DECODERS), *_state(folder, "decoder"))
+
+
+def resolve_answering(name: str) -> Backbone:
+    """The causal language model or the T5 of this folder, either of which answers as it is; BadBackbone as above."""
+    return resolve_t5(name) if model_type_of(Path(name).expanduser()) == T5 else resolve_causal(name)
+
+
+def load_causal(weights: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+    """The whole model in evaluation mode; BadBackbone unless all of it is in the folder."""
+    from transformers import AutoModelForCausalLM
+
+    if weights.folder is None:
+        return _tiny_causal()
+    return load_foreign(weights, AutoModelForCausalLM, spare=(), what="decoder")
+
+
+def _tiny_causal() -> Any:  # noqa: ANN401
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from harness.training.tokens.tokenizer import byte_vocabulary
+
+    config = LlamaConfig(
+        vocab_size=len(byte_vocabulary()),
+        max_position_embeddings=TINY_CAUSAL_POSITIONS,
+        bos_token_id=0,
+        pad_token_id=1,
+        eos_token_id=2,
+        **TINY_CAUSAL,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(TINY_CAUSAL_VERSION)
+        return LlamaForCausalLM(config).eval()
