@@ -59,7 +59,7 @@ def rows_options(leaf: argparse.ArgumentParser) -> None:
 
 def splits_named(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> Splits:
     """The splits of the task that the options name; BadInput where the study has none, or its files are not here."""
-    from harness.raw.stored_study import stored_splits
+    from harness.raw.holdings import stored_splits
 
     if options.task not in (known := list(manifest["tasks"])):
         name = manifest["name"]

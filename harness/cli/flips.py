@@ -87,7 +87,7 @@ def _write(changes: Flips, rows: Mapping[str, Example], out: Path) -> None:
 
 def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> tuple[dict[str, Example], str]:
     """The target's test rows by id from the raw files; without those of the study none, and why."""
-    from harness.raw.stored_study import stored_splits
+    from harness.raw.holdings import stored_splits
 
     ids = Path(options.splits) if options.splits else None
     where = {"ids": ids, "registry": options.registry}

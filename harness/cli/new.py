@@ -151,7 +151,7 @@ def new_task(options: argparse.Namespace) -> int:
 
 def _entry(folder: Path, options: argparse.Namespace) -> tuple[dict[str, object], list[str]]:
     """Fields of the entry, from flags and columns, confirmed by whoever sits at a terminal; and what to look at."""
-    from harness.raw.hub_dataset import PREFIX
+    from harness.raw.fetch import PREFIX
 
     path, defaults = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
     table = read_file(path)
@@ -195,8 +195,7 @@ def _local_file(folder: Path, options: argparse.Namespace) -> tuple[Path, dict[s
 
 def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     """The first file of a dataset of the hub, after fetching all of them, and what an entry says of the dataset."""
-    from harness.raw.fetch import fetch
-    from harness.raw.hub_dataset import hub_dataset
+    from harness.raw.fetch import fetch, hub_dataset
 
     dataset, data = hub_dataset(options.file), Path(options.data)
     with progress(options.quiet) as watch:

@@ -19,8 +19,7 @@ from harness.preflight.smoke import records
 
 if TYPE_CHECKING:
     from adapters_store import Record
-    from harness.preflight.estimate import Disk, Rates, Todo
-    from harness.preflight.leaving import Sent
+    from harness.preflight.estimate import Disk, Rates, Sent, Todo
     from harness.preflight.why import Why
     from harness.study.cell import Cell
     from harness.study.plan import Plan
@@ -46,8 +45,7 @@ class Costs:
 
     def __init__(self, study: Study, plan: Plan, records: Sequence[Record]) -> None:
         """Read some rows of every task with the backbone's tokenizer, and the costs of ``records``."""
-        from harness.preflight.estimate import assumed_rates, disk_of, measured_rates, to_do
-        from harness.preflight.leaving import sent
+        from harness.preflight.estimate import assumed_rates, disk_of, measured_rates, sent, to_do
 
         self.plan, self.store = plan, study.store
         names = dict.fromkeys(cell.target for cell in plan.cells)

@@ -23,7 +23,7 @@ from harness.cli.study import study_of
 from harness.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from harness.preflight.machine import Line
+    from harness.preflight.doctor import Line
 
 
 def add_doctor(doctor: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def _preflight_options(leaf: argparse.ArgumentParser) -> None:
 
 def show_doctor(options: argparse.Namespace) -> int:
     """Print what was looked at; exit code 1 when something is a problem."""
-    from harness.preflight.machine import PROBLEM
+    from harness.preflight.doctor import PROBLEM
 
     study = study_of(options) if options.study else None
     lines = []
@@ -71,8 +71,7 @@ def show_doctor(options: argparse.Namespace) -> int:
 
 
 def _lines(study: Study | None, store: Path) -> Iterator[Line]:
-    from harness.preflight.doctor import store_lines, study_lines
-    from harness.preflight.machine import machine_lines
+    from harness.preflight.doctor import machine_lines, store_lines, study_lines
 
     yield from machine_lines(study.config if study else None)
     if study is not None:
@@ -87,7 +86,7 @@ def fetch_study(options: argparse.Namespace) -> int:
     """Print whether each thing is here and the environment for the jobs; exit code 1 when a download failed."""
     if options.folder:
         return pack_study(options)
-    from harness.preflight.prefetch import FAILED, environment, prefetch
+    from harness.preflight.doctor import FAILED, environment, prefetch
 
     study = study_of(options)
     line, results = environment(study.data, study.store.root), []
@@ -105,7 +104,7 @@ def fetch_study(options: argparse.Namespace) -> int:
 
 def pack_study(options: argparse.Namespace) -> int:
     """Pack what is to be trained on a closed node, and print what goes, what stays and the next commands."""
-    from harness.closed.packing import pack
+    from harness.closed.home import pack
 
     study, folder = study_of(options), Path(options.folder)
     packed = pack(study.plan, study.store, folder, options.megabytes)

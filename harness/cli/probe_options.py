@@ -72,7 +72,7 @@ def probe_options(options: argparse.Namespace) -> int:
 def _probed(options: argparse.Namespace, store: Store, name: str) -> OptionFrames:
     """What the study's systems answer, asked where it is not stored."""
     from analysis.results.answers.options import asked_by_options, option_frames
-    from harness.raw.stored_study import stored_splits
+    from harness.raw.holdings import stored_splits
     from harness.scoring.probe.measured import Asked
     from harness.scoring.probe.options import OptionsProbe
 

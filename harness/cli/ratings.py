@@ -206,7 +206,7 @@ def _say_what_leaves(wanted: Sequence[Item], settings: CallSettings, answers: Pa
     """Print what would be sent, to whom and at what price."""
     from dataclasses import asdict
 
-    from harness.preflight.leaving import price, whom
+    from harness.preflight.estimate import price, whom
     from harness.systems.prompting.rater import SENT, outlay
     from harness.systems.prompting.server import is_this_machine
 

@@ -1,18 +1,28 @@
-"""Which raw files of each dataset exist here, whether their content is right, and which can be downloaded.
+"""Which raw files of each dataset exist here, whether their content is right, and which folder a study reads.
 
-`Known` is what an entry says of a file's content; a `Holding` is the state of all files of a dataset.
+`Known` is what an entry says of a file's content; a `Holding` is the state of all files of a dataset. A study reads the
+user's data folder, or synthetic files that are written inside the store; ``stored_splits`` are the rows that a finished
+study was run on, from the raw files and its manifest alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from adapters_store import Store
+from adapters_store.disk import writing
+from harness.study.config import StudyConfig
+from tasks import synthetic
+from tasks.errors import BadInput, MissingData
 from tasks.readers.rows import column_names, data_path, uses_fallback
-from tasks.registry import Registry
+from tasks.registry import BUILT_IN, Registry
+from tasks.splits.loading import Splits, load
 from tasks.task import Dataset, Download, Task
 
 State = Literal["verified", "differs", "unknown", "missing"]
@@ -124,3 +134,75 @@ def _holding(dataset: Dataset, registry: Registry, data: Path, datasets: Mapping
 def _state(task: Task, data: Path, name: str, datasets: Mapping[str, Dataset]) -> State:
     contents = (known_of(name, dataset) for dataset in datasets.values())
     return next((known for known in contents if known != Known()), Known()).state(data_path(task, name, data))
+
+
+SYNTHETIC_SEED = 1
+
+
+def data_folder(study: StudyConfig, registry: Registry, data: Path, store_root: Path) -> Path:
+    """The folder to read; synthetic files are written once, completely, inside the store.
+
+    MissingData if there is no folder, except for a study with entries of its own, whose files may be beside them.
+    """
+    if study.data == "synthetic":
+        return _synthetic_folder(study, registry, store_root)
+    if not data.is_dir() and not study.registry:
+        raise MissingData(
+            f"data folder {data} does not exist; give the folder that holds the raw files with --data DIR"
+        )
+    return data
+
+
+def _synthetic_folder(study: StudyConfig, registry: Registry, store_root: Path) -> Path:
+    tasks = [registry.task(name) for name in study.tasks]
+    built_in = [
+        task for task in tasks if Path(task.entry_file).parent == BUILT_IN
+    ]  # the files of other tasks are their own
+    datasets = sorted({synthetic.SAME_FILES.get(task.dataset.id, task.dataset.id) for task in built_in})
+    name = f"{'-'.join(datasets)}-{study.synthetic_rows}-{_writer_digest()}"
+    folder = store_root / "synthetic" / name
+    if folder.is_dir():
+        return folder
+    with writing(store_root):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            (Path(temporary) / name).mkdir()  # also if there is no dataset: all tasks may be the user's own
+            synthetic.write(Path(temporary) / name, datasets, rows=study.synthetic_rows, seed=SYNTHETIC_SEED)
+            try:
+                (Path(temporary) / name).rename(folder)
+            except OSError:  # another run wrote the same files first
+                if not folder.is_dir():
+                    raise
+    return folder
+
+
+@cache
+def _writer_digest() -> str:
+    """A hash of the writer's code, so that files of an earlier version are not used."""
+    sources = sorted(Path(synthetic.__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+
+def stored_splits(
+    store: Store,
+    manifest: Mapping[str, Any],
+    task: str,
+    data: Path,
+    *,
+    ids: Path | None = None,
+    registry: Sequence[str] = (),
+) -> Splits:
+    """The splits of a task of a study; BadInput where its files are not here, or are not those of the study.
+
+    ``ids`` is the folder of published split ids, ``registry`` names folders of entries beside those of the study.
+    """
+    study, facts = manifest["study"], manifest["tasks"][task]
+    folders = tuple(dict.fromkeys([*study.get("registry", ()), *registry]))
+    own = {name: study[name] for name in ("data", "synthetic_rows") if name in study}
+    entries = Registry.load([Path(folder) for folder in folders])
+    config = StudyConfig(manifest["name"], tuple(study["tasks"]), registry=folders, **own)
+    folder = data_folder(config, entries, data, store.root)
+    splits = load(entries.task(task), folder, study["splits"], ids)
+    if splits.content_hash != facts.get("splits_hash"):
+        raise BadInput(f"the raw files of {task} are not those that the study was run on")
+    return splits

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adapters_store.measures import SAMPLED
-from harness.similarity.samples import Adapted, Sample
+from harness.similarity.encoders import Adapted, Sample
 from harness.study.cell import seed_of
 from tasks.errors import BadInput
 

@@ -33,8 +33,16 @@ from adapters_store.measures import (
 )
 from adapters_store.store import open_weights
 from harness.similarity.embeddings import NoBottleneck, fisher, logme, nearness, projections
-from harness.similarity.encoders import Encoder, encoder_of
-from harness.similarity.samples import Adapted, Sample, evenly_spaced, overlap, sample_of, words_of
+from harness.similarity.encoders import (
+    Adapted,
+    Encoder,
+    Sample,
+    encoder_of,
+    evenly_spaced,
+    overlap,
+    sample_of,
+    words_of,
+)
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.manifest import manifest_of
 from harness.study.plan import Plan

@@ -94,7 +94,7 @@ class _Adapters:
 
 
 class Lanes(_Adapters):
-    """All cells of a pack in one loop over the frozen backbone, by harness.training.lanes: the default, the fast way."""
+    """All cells of a pack in one loop over the frozen backbone (harness.training.lanes): the default, the fast way."""
 
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
         """All cells of a pack at once."""

@@ -108,7 +108,7 @@ def test_the_most_that_a_call_can_cost_counts_the_schema(server, tmp_path):
     )
     assert Question("m", {}, 16).most_tokens("abc") == most_tokens("abc")
     plans = [prompted(server, tmp_path / "runs", ONE, *PRICED, *more) for more in ((), (SCHEMA,))]
-    from harness.preflight.leaving import sent
+    from harness.preflight.estimate import sent
 
     plain, by_schema = (sent(study.plan, study.store)[0] for study in plans)
     assert by_schema.calls == plain.calls
