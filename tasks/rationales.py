@@ -70,18 +70,16 @@ def _place(text: str, span: str, taken: Sequence[Marked]) -> Marked | None:
         return None
     for reading in (_as_it_is, _folded, _letters_alone):
         places = list(_places(text, span, reading))
-        whole = [place for place in places if _is_of_words(place, text)]
+        whole = []
+        for place in places:
+            ends = (text[max(end - 1, 0) : end + 1] for end in place)
+            if not any(len(pair) == 2 and pair.isalnum() for pair in ends):  # no word goes on over either end
+                whole.append(place)
         places = whole if whole or reading is _letters_alone else places
         if places:
             free = (place for place in places if place not in taken)
             return next(free, places[0])
     return None
-
-
-def _is_of_words(place: Marked, text: str) -> bool:
-    """Whether no word goes on over either end of a place."""
-    ends = (text[max(end - 1, 0) : end + 1] for end in place)
-    return not any(len(pair) == 2 and pair.isalnum() for pair in ends)
 
 
 Read = tuple[str, list[int]]  # what is compared, and the place in the text of each of its characters
@@ -159,7 +157,12 @@ def token_f1(gold: Sequence[Marks], predicted: Sequence[Marks], form: str) -> fl
 
     A post whose gold marks are all false has no rationale. ValueError for posts of unequal lengths.
     """
-    return _mean(gold, predicted, FORMS[form], _token_f1)
+
+    def score(true: Marks, marks: Marks, form: Form) -> float:
+        both = int(true.sum() + marks.sum())
+        return 2.0 * int((true & marks).sum()) / both if both else form.empty
+
+    return _mean(gold, predicted, FORMS[form], score)
 
 
 def iou_f1(gold: Sequence[Marks], predicted: Sequence[Marks], form: str) -> float:
@@ -170,39 +173,26 @@ def iou_f1(gold: Sequence[Marks], predicted: Sequence[Marks], form: str) -> floa
 def _mean(
     gold: Sequence[Marks], predicted: Sequence[Marks], form: Form, score: Callable[[Marks, Marks, Form], float]
 ) -> float:
-    scores = [
-        score(_judged(_with_all(true, form), form), _judged(marks, form), form)
-        for true, marks in zip(gold, predicted, strict=True)
-        if _is_fitting(true, marks) and (true.any() or not form.is_rationale_needed)
-    ]
+    scores = []
+    for true, marks in zip(gold, predicted, strict=True):
+        if true.shape != marks.shape or true.ndim != 1:
+            raise ValueError(f"a post has gold marks of shape {true.shape} and predicted ones of {marks.shape}")
+        if true.any() or not form.is_rationale_needed:
+            counted = np.ones_like(true) if form.is_all_without and not true.any() else true
+            scores.append(score(_judged(counted, form), _judged(marks, form), form))
     if not scores:
         return float("nan")
     size = form.batch or len(scores)
     return float(np.mean([np.mean(scores[start : start + size]) for start in range(0, len(scores), size)]))
 
 
-def _is_fitting(true: Marks, marks: Marks) -> bool:
-    if true.shape != marks.shape or true.ndim != 1:
-        raise ValueError(f"a post has gold marks of shape {true.shape} and predicted ones of {marks.shape}")
-    return True
-
-
-def _with_all(true: Marks, form: Form) -> Marks:
-    return np.ones_like(true) if form.is_all_without and not true.any() else true
-
-
 def _judged(marks: Marks, form: Form) -> Marks:
     """The places of a post that a form looks at; padded, its tokens, the token that ends it, and unmarked ones."""
     if not form.places:
         return marks
-    own = marks[: form.places - 1]
-    places = min(2 * len(own) + 1, form.places)
-    return np.concatenate([own, [own.all()], np.zeros(places - len(own) - 1, dtype=bool)]).astype(bool)
-
-
-def _token_f1(true: Marks, marks: Marks, form: Form) -> float:
-    both = int(true.sum() + marks.sum())
-    return 2.0 * int((true & marks).sum()) / both if both else form.empty
+    read = marks[: form.places - 1]
+    places = min(2 * len(read) + 1, form.places)
+    return np.concatenate([read, [read.all()], np.zeros(places - len(read) - 1, dtype=bool)]).astype(bool)
 
 
 def _iou_f1(true: Marks, marks: Marks, form: Form) -> float:

@@ -14,8 +14,8 @@ The tables below give each field's type, and ``SECTIONS`` its meaning, from whic
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import GenericAlias, UnionType
 from typing import Any
@@ -32,88 +32,42 @@ TEXT_OR_LIST: FieldType = str | list
 TEXT_OR_NUMBER: FieldType = str | int
 TABLES: FieldType = list[dict[str, object]]
 
-DATASET_FIELDS: Mapping[str, FieldType] = {
-    "family": str,
-    "version": str,
-    "data_source": str,
-    "language": str,
-    "setting": str,
-    "licence": str,
-    "citation": str,
-    "url": str,
-    "access": str,
-    "private": bool,
-    "downloads": TABLES,
-    "published": dict,
-    "checksums": dict,
+TYPES: Mapping[str, FieldType] = {  # of fields by those of the records that they fill
+    "str": str,
+    "bool": bool,
+    "int": int,
+    "int | None": int,
+    "float | None": float,
+    "str | int": TEXT_OR_NUMBER,
+    "tuple[str, ...]": list,
+    "tuple[Download, ...]": TABLES,
+    "Mapping[str, object]": dict,
 }
-LABEL_FIELDS: Mapping[str, FieldType] = {
-    "kind": str,
-    "classes": list,
-    "names": list,
-    "minimum": float,
-    "maximum": float,
-    "separator": str,
-    "combine": str,
-    "decimal": str,
-}
+
+
+def _types(record: type, *but: str) -> dict[str, FieldType]:
+    """The fields of an entry that are a record's, with their types."""
+    return {part.name: TYPES[str(part.type)] for part in fields(record) if part.name not in but}
+
+
+DATASET_FIELDS = _types(Dataset, "id", "title")
+LABEL_FIELDS = _types(Label, "column", "columns")
 COLUMN_FIELDS: Mapping[str, FieldType] = {
-    "text": str,
-    "context": str,
-    "group": str,
-    "block": str,
-    "row_id": str,
-    "rationale": str,
-    "annotators": list,
-    "annotator": str,
-    "encoding": str,
-    "delimiter": str,
-    "escape": str,
-    "unique_by": list,
-    "fallback_files": list,
-    "relabel": dict,
-    "relabel_rest": str,
-    "drop_labels": list,
-    "label_sources": list,
-    "split_column": str,
-    "split_files": dict,
+    **dict.fromkeys(("text", "context", "group", "block", "row_id", "rationale", "annotator", "turn", "speaker"), str),
+    **dict.fromkeys(("encoding", "delimiter", "escape", "relabel_rest", "split_column"), str),
+    **dict.fromkeys(("dialogues", "turns", "annotations", "annotation_text"), str),
+    **dict.fromkeys(("annotators", "unique_by", "fallback_files", "drop_labels", "label_sources", "only"), list),
+    **dict.fromkeys(("relabel", "split_files", "roles"), dict),
     "skip_empty": bool,
-    "turn": str,
-    "speaker": str,
-    "roles": dict,
-    "only": list,
-    "dialogues": str,
-    "turns": str,
-    "annotations": str,
-    "annotation_text": str,
 }
-TASK_FIELDS: Mapping[str, FieldType] = {
-    "id": str,
-    "title": str,
-    "files": list,
-    "reader": str,
-    "description": str,
-    "theme": str,
-    "metric": str,
-    "role": str,
-    "history": TEXT_OR_NUMBER,
-    "later": int,
-    "truncation": str,
-    "tags": str,
-    "class_weights": str,
-    "split": str,
-    "repeats": str,
-    "training": dict,
-    "split_salt": int,
-}
-NAME_FIELDS: Mapping[str, FieldType] = {
+TASK_FIELDS = _types(Task, "dataset", "label", "columns", "instruction", "entry_file")
+DOWNLOAD_FIELDS = _types(Download)
+INSTRUCTION_FIELDS = _types(Instruction)
+FIELDS: Mapping[str, FieldType] = {
     "label": TEXT_OR_LIST,
     "dataset": str,
     "dataset_title": str,
     "instruction": dict,
-}
-FIELDS: Mapping[str, FieldType] = {
-    **NAME_FIELDS,
     **DATASET_FIELDS,
     **LABEL_FIELDS,
     **COLUMN_FIELDS,
@@ -130,21 +84,6 @@ TYPE_NAMES: Mapping[FieldType, str] = {
     TEXT_OR_LIST: "a string or a list of strings",
     TEXT_OR_NUMBER: "a string or a whole number",
     TABLES: "a list of tables",
-}
-DOWNLOAD_FIELDS: Mapping[str, FieldType] = {
-    "url": str,
-    "path": str,
-    "sha256": str,
-    "bytes": int,
-    "git_blob": str,
-    "archive_member": str,
-}
-INSTRUCTION_FIELDS: Mapping[str, FieldType] = {
-    "question": str,
-    "options": list,
-    "domain": str,
-    "definition": str,
-    "new_tokens": bool,
 }
 PRINTED = (  # for people, on terminals, in figures and on pages
     *("title", "description", "names", "theme", "dataset_title", "family", "language", "setting", "data_source"),
@@ -163,28 +102,39 @@ def tasks_of(file: Path) -> list[Task]:
     shared = {name: value for name, value in table.items() if name != "task"}
     if "task" in table:
         shared.setdefault("dataset", file.stem)
-    own = table.get("task", [{}])
-    if not isinstance(own, list) or not all(isinstance(table, dict) for table in own):
+    tables = table.get("task", [{}])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise BadEntry(f"{file}: `task` must be a list of tables; write [[task]] above each task")
-    untitled = sum("title" not in table for table in own)
+    untitled = sum("title" not in table for table in tables)
     if "title" in shared and untitled > 1:
         raise BadEntry(f"{file}: `title` above [[task]] would name {untitled} tasks alike; write one below each")
-    return [_task_of(shared | table | _shared_instruction(shared, table), str(file)) for table in own]
-
-
-def _shared_instruction(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's own instruction over the shared one, where both are tables."""
-    above, below = shared.get("instruction"), own.get("instruction")
-    return {"instruction": above | below} if isinstance(above, dict) and isinstance(below, dict) else {}
+    tasks = []
+    for table in tables:
+        entry = shared | table
+        parts = (shared.get("instruction"), table.get("instruction"))
+        if all(isinstance(part, dict) for part in parts):
+            entry["instruction"] = parts[0] | parts[1]
+        tasks.append(_task_of(entry, str(file)))
+    return tasks
 
 
 def _task_of(entry: Mapping[str, Any], file: str) -> Task:
     """Build one task from its merged fields."""
     _check_fields(entry, file)
+    name = entry.get("dataset", entry["id"])
+    of_dataset = {"family": name} | _pick(entry, DATASET_FIELDS)
+    of_label = _pick(entry, LABEL_FIELDS)
+    columns = entry["label"]
+    if entry.get("annotator") and isinstance(columns, str):
+        of_label = {"columns": (columns,), "combine": COMBINED.get(entry["kind"], "")} | of_label
+    elif not isinstance(columns, str):
+        of_label["columns"] = tuple(columns)
+        columns = ", ".join(columns)
     try:
+        of_dataset["downloads"] = tuple(_download(download) for download in of_dataset.get("downloads", ()))
         task = Task(
-            dataset=_dataset(entry),
-            label=_label(entry),
+            dataset=Dataset(id=name, title=entry.get("dataset_title", name), **of_dataset),
+            label=Label(column=columns, **of_label),
             columns=_pick(entry, COLUMN_FIELDS),
             instruction=_instruction(entry["instruction"]) if "instruction" in entry else None,
             entry_file=file,
@@ -194,25 +144,6 @@ def _task_of(entry: Mapping[str, Any], file: str) -> Task:
         raise BadEntry(f"{file}: task {entry['id']}: {error}") from None
     sets_of_files(task)
     return task
-
-
-def _label(entry: Mapping[str, Any]) -> Label:
-    """The label of one column, or of a list of 0/1 columns."""
-    columns = entry["label"]
-    fields = _pick(entry, LABEL_FIELDS)
-    if entry.get("annotator") and isinstance(columns, str):
-        return Label(column=columns, columns=(columns,), **{"combine": COMBINED.get(entry["kind"], "")} | fields)
-    if isinstance(columns, str):
-        return Label(column=columns, **fields)
-    return Label(column=", ".join(columns), columns=tuple(columns), **fields)
-
-
-def _dataset(entry: Mapping[str, Any]) -> Dataset:
-    """Fill the dataset's record; id, title and family fall back on the task's id."""
-    name = entry.get("dataset", entry["id"])
-    fields = {"family": name} | _pick(entry, DATASET_FIELDS)
-    fields["downloads"] = tuple(_download(download) for download in fields.get("downloads", ()))
-    return Dataset(id=name, title=entry.get("dataset_title", name), **fields)
 
 
 def _download(table: Mapping[str, Any]) -> Download:
@@ -257,26 +188,21 @@ def _check_fields(entry: Mapping[str, Any], file: str) -> None:
             raise BadEntry(f"{file}: unknown field `{name}`{nearest(name, FIELDS)}")
         if not _fits(value, FIELDS[name]):
             raise BadEntry(f"{file}: `{name}` must be {TYPE_NAMES[FIELDS[name]]}, got {value!r}")
-    _check_texts(entry, file)
+    for name in PRINTED:  # control characters command a terminal, or reverse what follows them
+        text = entry.get(name, "")
+        if letter := control_character("".join(map(str, text)) if isinstance(text, list) else str(text)):
+            raise BadEntry(f"{file}: `{name}` has the control character {letter}; remove it")
     missing = [f"`{name}`" for name in MANDATORY if not entry.get(name)]
     if missing:
         raise BadEntry(f"{file}: {', '.join(missing)} missing; an entry needs at least {', '.join(MANDATORY)}")
     if not ID_PATTERN.fullmatch(entry["id"]):
         raise BadEntry(f"{file}: id {entry['id']!r} may hold only small letters, digits and _, at most 100")
     if reason := why_taken(entry["id"]):
-        raise BadEntry(f"{file}: id {entry['id']!r} {reason}; call the task otherwise, say {entry['id']}_task_of")
+        raise BadEntry(f"{file}: id {entry['id']!r} {reason}; call the task otherwise, say {entry['id']}_task")
     _check_paths(entry, file)
     reader = entry.get("reader", "table")
     if reader not in READERS:
         raise BadEntry(f"{file}: unknown reader {reader!r}; the readers are {', '.join(sorted(READERS))}")
-
-
-def _check_texts(entry: Mapping[str, Any], file: str) -> None:
-    """Refuse printed texts that hold control characters, which command a terminal or reverse what follows them."""
-    for name in PRINTED:
-        text = entry.get(name, "")
-        if letter := control_character("".join(map(str, text)) if isinstance(text, list) else str(text)):
-            raise BadEntry(f"{file}: `{name}` has the control character {letter}; remove it")
 
 
 def _check_paths(entry: Mapping[str, Any], file: str) -> None:
@@ -427,7 +353,7 @@ def field_rows() -> list[dict[str, str]]:
         {
             "section": section,
             "field": name,
-            "type": TYPE_NAMES[_type(section, name)],
+            "type": TYPE_NAMES[TABLES_OF.get(section, FIELDS)[name]],
             "meaning": ("(mandatory) " if section not in TABLES_OF and name in MANDATORY else "") + meaning,
         }
         for section, fields in SECTIONS.items()
@@ -448,10 +374,6 @@ def field_reference() -> str:
     return "\n".join(lines[1:]) + "\n"
 
 
-def _type(section: str, name: str) -> FieldType:
-    return TABLES_OF.get(section, FIELDS)[name]
-
-
 BUILT_IN = Path(__file__).with_name("entries")
 
 
@@ -465,9 +387,14 @@ class Registry:
     def load(cls, extra: Sequence[Path] = ()) -> Registry:
         """Read the built-in entries and every ``*.toml`` of the extra folders; BadEntry when two entries clash."""
         by_id: dict[str, Task] = {}
-        for file in _entry_files(extra):
-            for task in tasks_of(file):
-                _check_theme(task)
+        for folder in (BUILT_IN, *extra):
+            if not is_folder(folder):
+                raise BadEntry(f"{folder}: not a folder; give the one that holds your .toml entries")
+            for task in (task for file in sorted(folder.glob("*.toml")) for task in tasks_of(file)):
+                if task.theme and task.theme not in themes():
+                    raise BadEntry(
+                        f"{task.entry_file}: task {task.id}: theme {task.theme!r} is not one of {', '.join(themes())}"
+                    )
                 if task.id in by_id:
                     raise BadEntry(
                         f"task {task.id!r} is in two entries, {by_id[task.id].entry_file} and {task.entry_file}; "
@@ -482,20 +409,6 @@ class Registry:
             hint = nearest(id, self.tasks) or f"; known tasks: {', '.join(self.tasks)}"
             raise UnknownTask(f"no task {id!r}{hint}")
         return self.tasks[id]
-
-
-def _entry_files(extra: Sequence[Path]) -> Iterable[Path]:
-    """Built-in entries first, then each extra folder's, each by name."""
-    for folder in (BUILT_IN, *extra):
-        if not is_folder(folder):
-            raise BadEntry(f"{folder}: not a folder; give the one that holds your .toml entries")
-        yield from sorted(folder.glob("*.toml"))
-
-
-def _check_theme(task: Task) -> None:
-    """Refuse a theme that constructs.toml does not declare."""
-    if task.theme and task.theme not in themes():
-        raise BadEntry(f"{task.entry_file}: task {task.id}: theme {task.theme!r} is not one of {', '.join(themes())}")
 
 
 def _with_family_salts(tasks: Mapping[str, Task]) -> dict[str, Task]:

@@ -21,7 +21,7 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tasks.errors import BadEntry, BadRow, MissingData
 from tasks.plain_text import nearest, read_toml
@@ -118,18 +118,15 @@ def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
 @cache
 def constructs() -> Mapping[str, Construct]:
     """Declared constructs by id, in their order."""
-    return {id: Construct(id=id, **entry) for id, entry in _declarations()["construct"].items()}
+    declared = read_toml(FOLDER / "constructs.toml", BadEntry)["construct"]
+    return {id: Construct(id=id, **entry) for id, entry in declared.items()}
 
 
 @cache
 def themes() -> Mapping[str, str]:
     """Declared themes by id, each with its description, in their order."""
-    return {id: str(entry["description"]) for id, entry in _declarations()["theme"].items()}
-
-
-def _declarations() -> dict[str, Any]:
-    """Content of constructs.toml."""
-    return read_toml(FOLDER / "constructs.toml", BadEntry)
+    declared = read_toml(FOLDER / "constructs.toml", BadEntry)["theme"]
+    return {id: str(entry["description"]) for id, entry in declared.items()}
 
 
 def _rows(file: Path) -> Iterator[tuple[str, Rating]]:
@@ -175,8 +172,8 @@ class Reading(NamedTuple):
     @property
     def value(self) -> float | None:
         """The mean of those that are there; None without any."""
-        there = [value for value in self.values if value is not None]
-        return fmean(there) if there else None
+        numbers = [value for value in self.values if value is not None]
+        return fmean(numbers) if numbers else None
 
     @property
     def missing(self) -> int:

@@ -10,7 +10,7 @@ follows is the same for all: labels are renamed or combined, classes filled in, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -124,17 +124,11 @@ def _fill_classes(task: Task, rows: Iterable[RawRow]) -> Task:
             f"{task.files[0]}: task {task.id}: column {task.label.column!r} has {len(values)} distinct labels, which "
             f"suits no {task.label.kind} label; {spelling_note(task.label, rows) or NEXT_STEP}"
         )
-    return replace(task, label=replace(task.label, classes=_in_order(task, values)))
-
-
-def _in_order(task: Task, values: Collection[str]) -> tuple[str, ...]:
-    """Classes in the order of their index: by name, or by number for an ordinal label, whose order matters."""
-    if task.label.kind != "ordinal":
-        return tuple(sorted(values))
-    try:
-        return tuple(sorted(values, key=float))
+    try:  # by name, or by number for an ordinal label, whose order matters
+        classes = tuple(sorted(values, key=float if task.label.kind == "ordinal" else str))
     except ValueError:
         raise BadRow(
             f"{task.files[0]}: task {task.id}: the order of the labels in column {task.label.column!r} is not known, "
             "because they are no numbers; name the `classes` in the entry, lowest first"
         ) from None
+    return replace(task, label=replace(task.label, classes=classes))

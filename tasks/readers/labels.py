@@ -98,15 +98,14 @@ def _answer_of(label: Label) -> Callable[[RawRow], Answer]:
     indices = {name: index for index, name in enumerate(label.classes)}
     if label.kind == "continuous":
         return partial(number_of, label)
-    if label.kind == "multilabel":
-        return partial(_multilabel, label, indices)
-    return partial(index_of, label, indices)
+    if label.kind != "multilabel":
+        return partial(index_of, label, indices)
 
+    def several(row: RawRow) -> tuple[int, ...]:
+        named = {index_of(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
+        return tuple(int(index in named) for index in range(len(indices)))
 
-def _multilabel(label: Label, indices: Mapping[str, int], row: RawRow) -> tuple[int, ...]:
-    """A 0 or 1 per class of a multilabel row."""
-    named = {index_of(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
-    return tuple(int(index in named) for index in range(len(indices)))
+    return several
 
 
 def class_names(label: Label, text: str) -> list[str]:
@@ -210,17 +209,10 @@ def spelling_note(label: Label, rows: Iterable[RawRow]) -> str:
             renamed[name] = usual
     if not renamed:
         return ""
-    numbers = ", ".join(
-        f"{quote(old)} ({counts[old]}) and {quote(new)} ({counts[new]})" for old, new in _first(renamed)
-    )
-    cure = (
-        "mend the file" if label.kind == "multilabel" else f"to join them, write {relabel_line(dict(_first(renamed)))}"
-    )
+    first = dict(list(renamed.items())[:MOST_ALIKE])
+    numbers = ", ".join(f"{quote(old)} ({counts[old]}) and {quote(new)} ({counts[new]})" for old, new in first.items())
+    cure = "mend the file" if label.kind == "multilabel" else f"to join them, write {relabel_line(first)}"
     return f"labels that differ by case or space only: {numbers}; {cure}"
-
-
-def _first(names: Mapping[str, str]) -> list[tuple[str, str]]:
-    return list(names.items())[:MOST_ALIKE]
 
 
 class Annotators:
@@ -242,18 +234,23 @@ class Annotators:
         """
         for row in rows:
             every = renamed(row.label.split(UNIT), self._rename, self._dropped)
-            named, self._most = [mark for mark in every if mark], len(every)
+            self._most = len(every)
+            named = [mark for mark in every if mark]
             if not named:
                 if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
                     yield row._replace(label="")
                 continue
             marks = [self._check(row._replace(label=mark)) for mark in named]
             self._marks.append(marks)
-            label = self._mean(marks) if self._task.label.combine == "mean" else self._majority(marks)
-            if label is None:
+            if self._task.label.combine == "mean":
+                label = repr(sum(float(mark) for mark in marks) / len(marks))
+                yield row._replace(label=label.replace(".", self._task.label.decimal or "."), marks=every)
+                continue
+            first, *others = Counter(marks).most_common(2)
+            if others and others[0][1] == first[1]:  # no label was given more often than any other
                 self._ties += 1
             else:
-                yield row._replace(label=label, marks=every)
+                yield row._replace(label=str(first[0]), marks=every)
 
     def notes(self, classes: Sequence[str]) -> list[str]:
         """How far the annotators agree, and how many rows have no majority; ordered classes count by their distance."""
@@ -285,15 +282,6 @@ class Annotators:
             index_of(label, self._indices, row)
         return row.label
 
-    def _mean(self, marks: Sequence[str | float]) -> str:
-        mean = repr(sum(float(mark) for mark in marks) / len(marks))
-        return mean.replace(".", self._task.label.decimal or ".")
-
-    def _majority(self, marks: Sequence[str | float]) -> str | None:
-        """The label that more annotators gave than any other, or None."""
-        ranked = Counter(marks).most_common(2)
-        return None if len(ranked) > 1 and ranked[0][1] == ranked[1][1] else str(ranked[0][0])
-
 
 def krippendorff(units: Sequence[Sequence[str | float]], *, is_number: bool) -> float | None:
     """Krippendorff's alpha of the labels of each row, nominal or interval; None where all are alike or none is paired.
@@ -304,20 +292,16 @@ def krippendorff(units: Sequence[Sequence[str | float]], *, is_number: bool) -> 
     everything = [mark for unit in units for mark in unit]
     if len(everything) < 2:
         return None
-    apart = _squares if is_number else _differences
+
+    def apart(marks: Sequence[str | float]) -> float:
+        """How many ordered pairs of labels differ, or for numbers the sum of their squared differences."""
+        if not is_number:
+            return len(marks) ** 2 - sum(count**2 for count in Counter(marks).values())
+        numbers = [float(mark) for mark in marks]
+        mean = sum(numbers) / len(numbers)
+        return 2 * len(numbers) * sum((number - mean) ** 2 for number in numbers)
+
     # Observed: disagreement of the pairs within rows. Expected: that of all pairs, as if rows were permuted.
     observed = sum(apart(unit) / (len(unit) - 1) for unit in units) / len(everything)
     expected = apart(everything) / (len(everything) * (len(everything) - 1))
     return 1 - observed / expected if expected > 0 else None
-
-
-def _differences(marks: Sequence[str | float]) -> float:
-    """How many ordered pairs of labels differ."""
-    return len(marks) ** 2 - sum(count**2 for count in Counter(marks).values())
-
-
-def _squares(marks: Sequence[str | float]) -> float:
-    """The squared differences of all ordered pairs of numbers, summed."""
-    numbers = [float(mark) for mark in marks]
-    mean = sum(numbers) / len(numbers)
-    return 2 * len(numbers) * sum((number - mean) ** 2 for number in numbers)

@@ -38,7 +38,7 @@ from tasks.readers.rows import RawRow, column_names, data_files, required_column
 from tasks.readers.table import read_table
 from tasks.task import Task, Turn
 
-AUTHORS = ("speaker", "listener")
+ROLES = ("speaker", "listener")
 PARLAI_LABELS = ("is_reply", "is_question")
 PARLAI_LINE = re.compile(r"([1-9][0-9]*) (.+)")
 PERSONAS = ("your persona:", "partner's persona:")
@@ -64,8 +64,8 @@ def motivational(task: Task, data: Path) -> Iterator[RawRow]:
             lines = list(indices)
             context: tuple[Turn, ...] = ()
             for i in lines:
-                if raw.rows[i][1] not in AUTHORS:
-                    raise BadRow(f"{raw.where(i)}: author must be {' or '.join(AUTHORS)}; mend the row")
+                if raw.rows[i][1] not in ROLES:
+                    raise BadRow(f"{raw.where(i)}: author must be {' or '.join(ROLES)}; mend the row")
             said = tuple(Turn(raw.rows[i][1], raw.rows[i][2]) for i in lines)
             for place, i in enumerate(lines):
                 if said[place].speaker == "speaker":
@@ -89,7 +89,7 @@ def parlai(task: Task, data: Path) -> Iterator[RawRow]:
         chats = list(_chats(path))
         for number, chat in enumerate(chats):
             other = number ^ 1
-            said = tuple(Turn(*turn) for pair in chat for turn in zip(AUTHORS, pair[1:], strict=True))
+            said = tuple(Turn(*turn) for pair in chat for turn in zip(ROLES, pair[1:], strict=True))
             for turn, pair in enumerate(chat):
                 if task.label.column == "is_question":
                     text, label = pair.reply.replace("?", " "), "?" in pair.reply
@@ -129,7 +129,6 @@ def _chats(path: Path) -> Iterator[Sequence[_Pair]]:
 
 
 EMOTION = "emotion"
-ACTORS = ("speaker", "listener")
 
 
 def empathetic_intents(task: Task, data: Path) -> list[RawRow]:
@@ -164,8 +163,8 @@ def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
     for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][dialogue_at]):
         said = [i for i in indices if raw.rows[i][kind] == "utterance"]
         for i in said:
-            if raw.rows[i][actor] not in ACTORS:
-                raise BadRow(f"{raw.where(i)}: Actor of an utterance must be {' or '.join(ACTORS)}; mend the row")
+            if raw.rows[i][actor] not in ROLES:
+                raise BadRow(f"{raw.where(i)}: Actor of an utterance must be {' or '.join(ROLES)}; mend the row")
         turns = tuple([Turn(raw.rows[i][actor], raw.rows[i][text_at]) for i in said])
         for place, i in enumerate(said):
             parts = (raw.where(i), f"{id}:{place + 1}", id, id, turns[:place], turns[place].text, "")
@@ -178,7 +177,6 @@ def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
 SOURCES = {"act_list": "act_source", "intent_list": "intent_source"}
 TEST_COLUMNS = {"act_list": "type", "intent_list": "intent"}
 INDICES, SENTENCES = "labeled_question_idx", "utterance_split"
-ROLES = ("speaker", "listener")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 TURN_END = " \n "
 
@@ -340,16 +338,15 @@ def wassa_turns(task: Task, data: Path) -> list[RawRow]:
         for where, cells, label in _labelled(task, data, TURN_GOLD)
     ]
     turns.sort(key=lambda turn: (int(turn.conversation), turn.turn))
-    return [row for _, said in groupby(turns, key=lambda turn: turn.conversation) for row in _conversation(list(said))]
-
-
-def _conversation(turns: Sequence[_NumberedTurn]) -> Iterator[RawRow]:
-    """Yield the rows of one conversation, whose turns are in order."""
-    said = tuple(Turn(("speaker", "listener")[place % 2], turn.text) for place, turn in enumerate(turns))
-    for place, turn in enumerate(turns):
-        id, after = f"{turn.conversation}:{turn.turn}", said[place + 1 :]
-        parts = (turn.where, id, turn.conversation, turn.block, said[:place], turn.text, turn.label)
-        yield RawRow(*parts, after=after)
+    rows = []
+    for _, of_conversation in groupby(turns, key=lambda turn: turn.conversation):
+        numbered = list(of_conversation)
+        spoken = tuple(Turn(ROLES[place % 2], turn.text) for place, turn in enumerate(numbered))
+        for place, turn in enumerate(numbered):
+            id = f"{turn.conversation}:{turn.turn}"
+            parts = (turn.where, id, turn.conversation, turn.block, spoken[:place], turn.text, turn.label)
+            rows.append(RawRow(*parts, after=spoken[place + 1 :]))
+    return rows
 
 
 def wassa_people(task: Task, data: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ a column; ``val``, ``valid`` and ``dev`` are the validation set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -63,8 +63,8 @@ def refuse_folder(path: Path) -> None:
     if not is_folder(path):
         return
     names = sorted(file.relative_to(path).as_posix() for file in islice(path.rglob("*.arrow"), MOST_LISTED))
-    what = f"name its Arrow files: {', '.join(f'{path.name}/{name}' for name in names)}" if names else "name its files"
-    raise BadEntry(f"{path}: a folder, not a file; {what}")
+    hint = f"name its Arrow files: {', '.join(f'{path.name}/{name}' for name in names)}" if names else "name its files"
+    raise BadEntry(f"{path}: a folder, not a file; {hint}")
 
 
 def uses_fallback(task: Task, data: Path) -> bool:
@@ -151,27 +151,20 @@ def sets_of_files(task: Task) -> Sequence[str]:
         return [""] * len(task.files)
     if column_name(task, "split_column"):
         raise BadEntry(f"{task.entry_file}: `split_files` and `split_column` both name sets; keep one of them")
+    sets = ", ".join(SETS)
     named: dict[object, str] = {}
-    for name, file in _files_of(task, table):
-        if file not in task.files:
-            raise BadEntry(f"{task.entry_file}: `split_files.{name}` {file!r} is not one of `files`")
-        if named.setdefault(file, SETS[name]) != SETS[name]:
-            raise BadEntry(f"{task.entry_file}: `split_files` puts {file!r} into two sets")
-    missing = [file for file in task.files if file not in named]
-    if missing:
-        raise BadEntry(f"{task.entry_file}: `split_files` names no set for {missing[0]!r}; sets are {_names()}")
-    return [named[file] for file in task.files]
-
-
-def _files_of(task: Task, table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield each set that the table names with each of its files; BadEntry for what is no set."""
     for name, files in table.items():
         if name not in SETS:
-            raise BadEntry(
-                f"{task.entry_file}: `split_files.{name}` is no set{nearest(name, SETS)}; sets are {_names()}"
-            )
+            raise BadEntry(f"{task.entry_file}: `split_files.{name}` is no set{nearest(name, SETS)}; sets are {sets}")
         for file in files if isinstance(files, list | tuple) else [files]:
-            yield name, file
+            if file not in task.files:
+                raise BadEntry(f"{task.entry_file}: `split_files.{name}` {file!r} is not one of `files`")
+            if named.setdefault(file, SETS[name]) != SETS[name]:
+                raise BadEntry(f"{task.entry_file}: `split_files` puts {file!r} into two sets")
+    missing = [file for file in task.files if file not in named]
+    if missing:
+        raise BadEntry(f"{task.entry_file}: `split_files` names no set for {missing[0]!r}; sets are {sets}")
+    return [named[file] for file in task.files]
 
 
 def set_of_cell(task: Task, where: str, cell: str) -> str:
@@ -179,9 +172,7 @@ def set_of_cell(task: Task, where: str, cell: str) -> str:
     name = cell.strip().casefold()
     if name and name not in SETS:
         column = column_name(task, "split_column")
-        raise BadRow(f"{where}: {column} {quote(cell.strip())} is no set; sets are {_names()}, or empty for none")
+        raise BadRow(
+            f"{where}: {column} {quote(cell.strip())} is no set; sets are {', '.join(SETS)}, or empty for none"
+        )
     return SETS.get(name, "")
-
-
-def _names() -> str:
-    return ", ".join(SETS)

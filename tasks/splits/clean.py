@@ -55,16 +55,15 @@ def units_of(task: Task, rows: Sequence[Example]) -> Units:
         edges = np.concatenate([edges, more])
     if not len(edges):
         return Units(names, block_of)
-    component = _components(len(names), edges)
-    reasons = ", ".join(
-        part
-        for count, part in (
-            (crossing, f"{crossing} groups stand in several blocks"),
-            (repeating, f"{repeating} texts stand in several blocks and are kept together"),
-        )
-        if count
-    )
-    return _join(names, component, component[block_of], reasons)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(len(names), len(names)))
+    component = np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
+    reasons = [f"{crossing} groups stand in several blocks"] if crossing else []
+    if repeating:
+        reasons.append(f"{repeating} texts stand in several blocks and are kept together")
+    return _join(names, component, component[block_of], ", ".join(reasons))
 
 
 def _edges(block_of: NDArray[np.int64], keys: Iterable[Hashable]) -> tuple[int, NDArray[np.int64]]:
@@ -78,15 +77,6 @@ def _edges(block_of: NDArray[np.int64], keys: Iterable[Hashable]) -> tuple[int, 
             edges[start, block] = None
             crossing.add(key)
     return len(crossing), np.array(list(edges), dtype=np.int64).reshape(-1, 2)
-
-
-def _components(size: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The component ``[size]`` of every node of the graph with these edges."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(size, size))
-    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
 
 
 def _join(names: Sequence[str], component: NDArray[np.int64], of_row: NDArray[np.int64], reasons: str) -> Units:
@@ -140,27 +130,20 @@ def clean(task: Task, rows: Sequence[Example]) -> Parts:
     if not rows:
         raise BadInput(f"{task.id}: the files hold no row of this task; check the classes and columns of its entry")
     units = units_of(task, rows)
-    _check_units(task, units)
-    hashes = block_hashes(task.dataset.family, units.names)
-    salt = find_salt(task, rows, hashes, units.of_row) if task.split_salt is None else task.split_salt
-    split = splits_of(hashes, salt)[units.of_row]
-    parts = make_parts(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
-    few = [_small_test_note(task, len(rows), len(parts.test))] if len(parts.test) < FEW_TEST_ROWS else []
-    return replace(parts, warnings=(*filter(None, (units.joined, *few)), *parts.warnings))
-
-
-def _check_units(task: Task, units: Units) -> None:
-    """Refuse rows that belong together so that they make no three splits."""
     if units.joined and len(units) < len(NAMES):
         raise BadInput(
             f"{task.id}: {units.joined}; that leaves no three splits, so name another `group` or `block` in the entry, "
             "or leave one of them or `repeats` out"
         )
-
-
-def _small_test_note(task: Task, n_rows: int, n_test: int) -> str:
-    """The warning about a test split that is so small that one row changes the score."""
-    return f'{n_rows} rows leave {n_test} for the test; `split = "cv5"` in the entry of {task.id} tests on every row'
+    hashes = block_hashes(task.dataset.family, units.names)
+    salt = find_salt(task, rows, hashes, units.of_row) if task.split_salt is None else task.split_salt
+    split = splits_of(hashes, salt)[units.of_row]
+    parts = make_parts(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
+    warnings = [units.joined] if units.joined else []
+    if (n_test := len(parts.test)) < FEW_TEST_ROWS:  # one row changes the score
+        few = f'{len(rows)} rows leave {n_test} for the test; `split = "cv5"` in the entry of {task.id}'
+        warnings.append(f"{few} tests on every row")
+    return replace(parts, warnings=(*warnings, *parts.warnings))
 
 
 def make_parts(
@@ -224,7 +207,12 @@ def find_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64], b
     this, keeping classes in train comes before nearness, because a class without training rows is an error.
     """
     n_classes = task.label.n_outputs
-    block, label, count = _block_label_counts(task, rows, block_of)
+    # Block, class and number of rows of each pair that occurs; a continuous label counts as one class.
+    named = [(0,) if task.label.kind == "continuous" else classes_of(row.label) for row in rows]
+    blocks = np.repeat(block_of, [len(classes) for classes in named])
+    labels = np.array([index for classes in named for index in classes], dtype=np.int64)
+    pairs, count = np.unique(blocks * n_classes + labels, return_counts=True)
+    block, label = np.divmod(pairs, n_classes)
     sizes = np.bincount(block_of, minlength=hashes.size)
     shared = np.bincount(label, minlength=n_classes) >= BLOCKS_PER_CLASS
     needed = np.stack([np.ones(n_classes, dtype=bool), shared, shared])
@@ -249,17 +237,6 @@ def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
-
-
-def _block_label_counts(
-    task: Task, rows: Sequence[Example], block_of: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Block, class and number of rows of each pair that occurs; a continuous label counts as one class."""
-    named = [(0,) if task.label.kind == "continuous" else classes_of(row.label) for row in rows]
-    block = np.repeat(block_of, [len(classes) for classes in named])
-    labels = np.array([index for classes in named for index in classes], dtype=np.int64)
-    pairs, counts = np.unique(block * task.label.n_outputs + labels, return_counts=True)
-    return pairs // task.label.n_outputs, pairs % task.label.n_outputs, counts
 
 
 def _without(rows: Sequence[Example], others: Sequence[Example]) -> tuple[tuple[Example, ...], tuple[Example, ...]]:

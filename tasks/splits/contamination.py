@@ -147,7 +147,9 @@ class _Grams:
             own, numbers = both >> 32, both & 0xFFFFFFFF
             ranks.append(numbers.astype(np.int32))
             sizes.append(np.bincount(own))
-            bits.append(_bits(own, numbers, len(sizes[-1])))
+            is_set = np.zeros((len(sizes[-1]), BITS), dtype=bool)  # whether a gram has this number modulo BITS
+            is_set[own, numbers % BITS] = True
+            bits.append(np.packbits(is_set, axis=1).view(np.uint64))
         self.ranks, self.sizes, self.bits = np.concatenate(ranks), np.concatenate(sizes), np.concatenate(bits)
         # A near duplicate shares at least 0.64 n of a text's n grams, whatever its own size.
         self.least = np.ceil(THRESHOLD**2 * self.sizes - 1e-9).astype(np.int64)
@@ -197,17 +199,12 @@ class _Grams:
         first, second = np.divmod(codes, self.size)
         kept = (self.known[first] < ENOUGH) | (self.known[second] < ENOUGH)
         self.is_left[first[~kept]] = self.is_left[second[~kept]] = True
-        codes = self._verified(codes[kept])
-        for texts in np.divmod(codes, self.size):
-            np.add.at(self.known, texts, 1)
-        return codes
-
-    def _verified(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the codes whose texts really are near, by the grams that both have."""
-        first, second = np.divmod(codes, self.size)
+        first, second = first[kept], second[kept]
         shared = np.asarray(self.matrix[first].multiply(self.matrix[second]).sum(axis=1)).reshape(-1)
         is_near: NDArray[np.bool_] = shared >= THRESHOLD * np.sqrt(self.sizes[first] * self.sizes[second]) - 1e-6
-        return codes[is_near]
+        np.add.at(self.known, first[is_near], 1)
+        np.add.at(self.known, second[is_near], 1)
+        return codes[kept][is_near]
 
 
 def _places(texts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -241,13 +238,6 @@ def _cut(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         short = starts[lengths == length]
         numbers[short] = sum(letters[short + place] * _FACTORS[place] for place in range(length))
     return numbers[is_gram], text_of[is_gram]
-
-
-def _bits(own: NDArray[np.int64], numbers: NDArray[np.int64], texts: int) -> NDArray[np.uint64]:
-    """The summary ``[texts, BITS / 64]``: a bit is set if a gram of the text has its number modulo ``BITS``."""
-    is_set = np.zeros((texts, BITS), dtype=bool)
-    is_set[own, numbers % BITS] = True
-    return np.packbits(is_set, axis=1).view(np.uint64)
 
 
 class _Prefixes:
@@ -370,7 +360,11 @@ class Texts:
 
 def texts_of(splits: Iterable[Splits]) -> Texts:
     """The texts that contacts compare."""
-    return Texts([rows for own in splits for rows in (_tested(own), own.train, *_later_trainings(own))])
+    parts: list[Sequence[Example]] = []
+    for of_task in splits:
+        later = [fold.train for fold in of_task.folds[1:]] if of_task.is_repeated else []
+        parts += [_tested(of_task), of_task.train, *later]
+    return Texts(parts)
 
 
 def _tested(splits: Splits) -> tuple[Example, ...]:
@@ -378,11 +372,6 @@ def _tested(splits: Splits) -> tuple[Example, ...]:
     if not splits.is_repeated:
         return splits.test
     return tuple({row.id: row for fold in splits.folds for row in fold.test}.values())
-
-
-def _later_trainings(splits: Splits) -> Iterator[tuple[Example, ...]]:
-    """Training rows of the repeats after the first."""
-    return (fold.train for fold in splits.folds[1:] if splits.is_repeated)
 
 
 class Contact(NamedTuple):
@@ -428,12 +417,17 @@ def contacts(
     index = texts or texts_of(named.values())
     tests = {name: _Side(own.task, _tested(own), index) for name, own in named.items()}
     trains = {name: _Side(own.task, own.train, index) for name, own in named.items()}
-    return [
-        _by_fold(named[target], index)
-        if target == other and named[target].folds
-        else _contact(tests[target], trains[other], index)
-        for target, other in wanted
-    ]
+    made = []
+    for target, other in wanted:
+        if not (target == other and (folds := named[target].folds)):
+            made.append(_contact(tests[target], trains[other], index))
+            continue
+        each = [
+            _contact(_Side(fold.task, fold.test, index), _Side(fold.task, fold.train, index), index) for fold in folds
+        ]
+        counts = zip(*(contact[2:] for contact in each), strict=True)
+        made.append(Contact(*each[0][:2], *map(sum, counts)))
+    return made
 
 
 def joined_families(pairs: Iterable[tuple[str, str]], splits: Mapping[str, Splits]) -> list[str]:
@@ -464,17 +458,6 @@ def sharing_texts(splits: Mapping[str, Splits], of: str = "") -> list[tuple[str,
         if target != other and of in ("", target, other)
         if sum(text in known for text in texts) > MARKED_SHARE * len(texts)
     ]
-
-
-def _by_fold(splits: Splits, index: Texts) -> Contact:
-    """Each fold's test rows with its own training rows."""
-    sides = ((_Side(fold.task, fold.test, index), _Side(fold.task, fold.train, index)) for fold in splits.folds)
-    return _sum([_contact(test, train, index) for test, train in sides])
-
-
-def _sum(folds: Sequence[Contact]) -> Contact:
-    """All counts of several contacts of one pair."""
-    return Contact(*folds[0][:2], *(sum(counts) for counts in zip(*(contact[2:] for contact in folds), strict=True)))
 
 
 class _Side:

@@ -39,48 +39,43 @@ def make_folds(task: Task, rows: Sequence[Example]) -> list[Parts]:
             "`split`"
         )
     fold_of = deal(task, rows, task.folds)
-    return [_fold(task, rows, fold_of == fold) for fold in range(task.folds)]
-
-
-def _fold(task: Task, rows: Sequence[Example], is_test: NDArray[np.bool_]) -> Parts:
-    rest = tuple(compress(rows, ~is_test))
-    is_validation = deal(task, rest, min(VALIDATION_SHARE, len(units_of(task, rest)))) == 0
-    train, validation = tuple(compress(rest, ~is_validation)), tuple(compress(rest, is_validation))
-    return make_parts(task, train, validation, tuple(compress(rows, is_test)))
+    folds = []
+    for fold in range(task.folds):
+        rest = tuple(compress(rows, fold_of != fold))
+        is_validation = deal(task, rest, min(VALIDATION_SHARE, len(units_of(task, rest)))) == 0
+        parts = (compress(rest, ~is_validation), compress(rest, is_validation), compress(rows, fold_of == fold))
+        folds.append(make_parts(task, *map(tuple, parts)))
+    return folds
 
 
 def deal(task: Task, rows: Sequence[Example], count: int) -> NDArray[np.int64]:
     """The share ``[rows]``, from 0 to count - 1, in which each row falls with its whole unit."""
     units = units_of(task, rows)
     # One row per unit: how many rows it has, and how many of each class.
-    table = np.zeros((len(units), 1 + _width(task)))
+    width = BINS if task.label.kind == "continuous" else len(task.label.classes)
+    table = np.zeros((len(units), 1 + width))
     table[:, 0] = np.bincount(units.of_row)
     for block, classes in zip(units.of_row, _strata(task, rows), strict=True):
         table[block, [1 + index for index in classes]] += 1
     # The most uneven units first, while the shares can still make up for them; equal ones by their hash.
     order = np.lexsort((block_hashes(task.dataset.family, units.names), -table[:, 1:].std(axis=1)))
-    shares, share_of = np.zeros((count, table.shape[1])), np.zeros(len(units), dtype=np.int64)
+    shares = np.zeros((count, table.shape[1]))
+    share_of = np.zeros(len(units), dtype=np.int64)
     total = np.maximum(table.sum(axis=0), 1)
+
+    def cost(share: int) -> tuple[float, float, int]:
+        """How uneven the shares would be with this block in ``share``: by class, then by rows, then its number."""
+        shares[share] += table[block]
+        uneven = (shares / total).std(axis=0)
+        shares[share] -= table[block]
+        return round(float(uneven[1:].mean()), 9), round(float(uneven[0]), 9), share
+
     for block in order:
-        best = min(range(count), key=lambda share: _cost(shares, share, table[block], total))
+        best = min(range(count), key=cost)
         shares[best] += table[block]
         share_of[block] = best
     of_row: NDArray[np.int64] = share_of[units.of_row]
     return of_row
-
-
-def _cost(
-    shares: NDArray[np.float64], share: int, rows: NDArray[np.float64], total: NDArray[np.float64]
-) -> tuple[float, float, int]:
-    """How uneven the shares would be with these rows in ``share``: by class, then by rows, then its number."""
-    shares[share] += rows
-    uneven = (shares / total).std(axis=0)
-    shares[share] -= rows
-    return round(float(uneven[1:].mean()), 9), round(float(uneven[0]), 9), share
-
-
-def _width(task: Task) -> int:
-    return BINS if task.label.kind == "continuous" else len(task.label.classes)
 
 
 def _strata(task: Task, rows: Sequence[Example]) -> list[tuple[int, ...]]:

@@ -82,15 +82,14 @@ def write_esconv(folder: Path, rng: random.Random, rows: int) -> None:
     for name, some in (("dev", chats[:test]), ("test", chats[test:])):
         lines = [line for turns in some for line in _flat_lines(turns)]
         (flat / f"{name}WithStrategy_short.tsv").write_text("".join(lines), encoding="utf-8")
-    value = [
-        {"situation": turns[0][2], "dialog": [_json_turn(*turn) for turn in turns], "survey_score": {}}
-        for turns in chats
-    ]
+    value = []
+    for turns in chats:
+        dialog = [
+            {"speaker": speaker, "annotation": {"strategy": strategy} if strategy else {}, "content": text + "\n"}
+            for speaker, strategy, text in turns
+        ]
+        value.append({"situation": turns[0][2], "dialog": dialog, "survey_score": {}})
     (folder / "esconv/raw/ESConv.json").write_text(json.dumps(value, indent=2), encoding="utf-8")
-
-
-def _json_turn(speaker: str, strategy: str, text: str) -> dict[str, object]:
-    return {"speaker": speaker, "annotation": {"strategy": strategy} if strategy else {}, "content": text + "\n"}
 
 
 def _flat_lines(turns: list[tuple[str, str, str]]) -> list[str]:
@@ -134,11 +133,9 @@ def write_empqt(folder: Path, rng: random.Random, rows: int) -> None:
             opening = f"I see {pick(rng, PEOPLE)}." if turn % 2 == 0 else f"Case {dialogue}.{turn}_comma_ yes."
             sentences = [opening, *(question[0] for question in questions)]
             full.append(_full_row(id, turn, head, sentences, questions))
-            test += [
-                _test_row(id, turn, turns, sentences[: index + 2], question)
-                for index, question in enumerate(questions)
-                if dialogue % 3 == 0
-            ]
+            for index, question in enumerate(questions if dialogue % 3 == 0 else ()):
+                text = " \n ".join([*turns, " ".join(sentences[: index + 2])]).replace("_comma_", ",")
+                test.append((f"{id}-{turn}-{index + 1}", text, question[1], question[2]))
             turns.append(" ".join(sentences))
             labelled += len(questions)
         dialogue += 1
@@ -158,10 +155,8 @@ def _questions(rng: random.Random, turn: int) -> list[Question]:
         return []
     questions = []
     for _ in range(weighted_index(rng, (1, 3, 2))):
-        act, intent = (
-            weighted_index(rng, (5, 3, 3, 2, 2, 2, 1, 1, 1)),
-            weighted_index(rng, (4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1)),
-        )
+        act = weighted_index(rng, (5, 3, 3, 2, 2, 2, 1, 1, 1))
+        intent = weighted_index(rng, (4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1))
         text = f"Did you {cue(rng, VERBS, 9, act)} and {cue(rng, VERBS, 12, intent)}?"
         questions.append((text, ACTS[act], QUESTION_INTENTS[intent], pick(rng, SOURCES)))
     return questions
@@ -177,11 +172,6 @@ def _full_row(
     utterance = " ".join(sentences)
     start = (id, str(turn), "sad", head[0], head[1], utterance, "train", repr(sentences), str(count))
     return (*start, indices, acts, intents, sources, sources)
-
-
-def _test_row(id: str, turn: int, turns: list[str], sentences: list[str], question: Question) -> tuple[str, ...]:
-    text = " \n ".join([*turns, " ".join(sentences)]).replace("_comma_", ",")
-    return f"{id}-{turn}-{len(sentences) - 1}", text, question[1], question[2]
 
 
 EMPDIAL_FOLDER = "empdial_ei/raw/datasets/empatheticdialogues_annotated"

@@ -137,7 +137,11 @@ def write_epitome(folder: Path, rng: random.Random, rows: int) -> None:
     for mechanism, name in enumerate(FILES):
         lines = [_line(pair, mechanism, 0) for pair in pairs]
         lines += [_line(pair, mechanism, again % 6 == 5) for again, pair in enumerate(pairs[::50])]
-        _write_with_returns(raw / name, lines)
+        with (raw / name).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)  # with carriage returns, and no line end after the last row, as the real files
+            writer.writerow(EPITOME_COLUMNS)
+            writer.writerows(lines)
+            file.truncate(file.tell() - 2)
 
 
 def _pair(rng: random.Random, index: int) -> Pair:
@@ -156,15 +160,6 @@ def _line(pair: Pair, mechanism: int, shift: int) -> tuple[str, ...]:
     level = (pair.levels[mechanism] + shift) % 3
     rationale = f"{pair.spans[mechanism]}|" if level else ""
     return pair.post_id, pair.response_id, pair.post, pair.response, str(level), rationale
-
-
-def _write_with_returns(path: Path, lines: list[tuple[str, ...]]) -> None:
-    """Write comma-separated rows with carriage returns and no line end after the last one, as the real files do."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(EPITOME_COLUMNS)
-        writer.writerows(lines)
-        file.truncate(file.tell() - 2)
 
 
 NEWS_FOLDER = "news_stories/raw"
@@ -224,6 +219,7 @@ def _essay(rng: random.Random, index: int, rows: int) -> dict[str, str]:
         name=pick(rng, PEOPLE), a=animals[0], b=animals[1], c=animals[2],
         p=places[0], q=places[1], m=cue(rng, MATERIALS, len(EMOTIONS), emotion),
     )  # fmt: skip
+    later = EMOTIONS[emotion + 1 :]  # in the alphabet, of which some essays have another one
     speaker = int(rng.random() * max(rows // 12, 4))
     traits = random.Random(speaker)
     return {
@@ -232,7 +228,7 @@ def _essay(rng: random.Random, index: int, rows: int) -> dict[str, str]:
         "essay": text,
         "empathy": str(steps(4 + 0.8 * total(ANIMALS, animals) + rng.random() - 0.5, 1, 7, 6)),
         "distress": str(steps(4 + 0.9 * total(PLACES, places) + rng.random() - 0.5, 1, 7, 8)),
-        "emotion": "/".join(_emotions(rng, emotion)),
+        "emotion": f"{EMOTIONS[emotion]}/{pick(rng, later)}" if later and chance(rng, 0.15) else EMOTIONS[emotion],
         "speaker_id": str(speaker),
         "gender": pick(traits, ("1", "2", "unknown")),
         "education": pick(traits, "234567"),
@@ -244,9 +240,3 @@ def _essay(rng: random.Random, index: int, rows: int) -> dict[str, str]:
         "split": "dev" if index % 5 == 4 else "train",
         "essay_id": str(index),
     }
-
-
-def _emotions(rng: random.Random, first: int) -> list[str]:
-    """The emotion, sometimes with another one after it in the alphabet."""
-    later = EMOTIONS[first + 1 :]
-    return [EMOTIONS[first], pick(rng, later)] if later and chance(rng, 0.15) else [EMOTIONS[first]]
