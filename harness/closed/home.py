@@ -101,7 +101,10 @@ def pack(plan: Plan, store: Store, folder: Path, megabytes: int) -> Packed:
     (first / PLAN).write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
     (first / CONFIG).write_text(json.dumps(config), encoding="utf-8")
     (first / "train.py").write_text(STARTER, encoding="utf-8")
-    _write_source(first / SOURCE)
+    root = Path(harness.__file__).resolve().parents[1]
+    with zipfile.ZipFile(first / SOURCE, "w", zipfile.ZIP_DEFLATED) as file:  # from which Python can import
+        for source in (path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))):
+            file.write(source, source.relative_to(root).as_posix())
     folders = [part_of(folder, number) for number in range(1, parts + 1)]
     packed.parts = [sum(path.stat().st_size for path in part.iterdir()) for part in folders]
     return packed
@@ -151,8 +154,9 @@ class _Packs:
         _, parts, tokenizer = encoded(cells[0], self.plan.backbone, self.plan.splits[cells[0].target])
         rows = {name: self._kept("rows", tensors_of(part, has_labels=name != "test")) for name, part in parts.items()}
         start, random = self._start(recipe)
+        names = ("target", "intermediate", "seed", "setting", "role", "key")
         return {
-            "cells": [_plain(cell) for cell in cells],
+            "cells": [{**{n: getattr(cell, n) for n in names}, "spec": dict(cell.spec)} for cell in cells],
             "rows": rows,
             "padding": tokenizer.padding,
             "start": start,
@@ -165,8 +169,8 @@ class _Packs:
         name = json.dumps(drawn, sort_keys=True)
         if name not in self._starts:
             network = with_target(recipe, self.plan.backbone)
-            weights = fresh(network, recipe.target), random_adapter(network, recipe)
-            first, second = ({"tensors": self._kept("start", own), "names": list(own)} for own in weights)
+            pair = fresh(network, recipe.target), random_adapter(network, recipe)
+            first, second = ({"tensors": self._kept("start", weights), "names": list(weights)} for weights in pair)
             self._starts[name] = first, second
         return self._starts[name]
 
@@ -184,24 +188,6 @@ class _Packs:
         prefix = f"{kind}/{digest(tensors)}"
         self.tensors.update({f"{prefix}/{name}": value for name, value in tensors.items()})
         return prefix
-
-
-def _plain(cell: Cell) -> dict[str, Any]:
-    names = ("target", "intermediate", "seed", "setting", "role", "key")
-    return {**{name: getattr(cell, name) for name in names}, "spec": dict(cell.spec)}
-
-
-def _write_source(path: Path) -> None:
-    """Write the Python files of this project, from which Python can import."""
-    root = Path(harness.__file__).resolve().parents[1]
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for source in _sources(root):
-            file.write(source, source.relative_to(root).as_posix())
-
-
-def _sources(root: Path) -> Iterator[Path]:
-    for package in PACKAGES:
-        yield from sorted((root / package).rglob("*.py"))
 
 
 EQUAL = 1e-6  # of validation scores, here and there
@@ -233,7 +219,7 @@ def _arrived(plan: Plan, folder: Path) -> dict[str, Arrival]:
     files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
     if not files:
         raise BadInput(f"--trained {folder}: no outcomes (*.safetensors) lie there; name the folder `out` of the node")
-    arrived = {key: (path, own) for path, key, own in parcel.read_outcomes(files)}
+    arrived = {key: (path, outcome) for path, key, outcome in parcel.read_outcomes(files)}
     if not arrived.keys() & {cell.key for cell in plan.cells}:
         raise BadInput(
             f"--trained {folder}: none of its {len(arrived)} outcomes is of a cell of study {plan.study.name!r}; "
@@ -246,8 +232,8 @@ def _store(plan: Plan, store: Store, cell: Cell, arrival: Arrival, rows: Rows, p
     path, outcome = arrival
     facts = outcome.facts
     for name, part in parts.items():
-        own = parcel.digest(parcel.tensors_of(part, has_labels=name != "test"))
-        if facts["rows"][name] != f"rows/{own}":
+        rows_here = digest(tensors_of(part, has_labels=name != "test"))
+        if facts["rows"][name] != f"rows/{rows_here}":
             raise BadInput(f"{path}: {cell.label}: its {name} rows were others than those here; pack the study again")
     recipe = Recipe.of([cell])
     logits = {name: value.numpy() for name, value in outcome.logits.items()}

@@ -39,7 +39,7 @@ from harness.training.checkpoint import Checkpoints
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import PRECISIONS, freeze
 from harness.training.lanes.state import beginning
-from harness.training.lanes.train import Finished, Lanes
+from harness.training.lanes.train import Lanes
 from harness.training.recipe import Attempt, Recipe
 from harness.training.tensors import name_of
 from harness.training.trained import finite
@@ -204,12 +204,9 @@ class Job:
 
     def _missing(self, pack: Mapping[str, Any]) -> list[Cell]:
         """The cells of a pack that have no outcome, or whose adapter has gone that others need."""
-        return [
-            Cell(**own)
-            for own in pack["cells"]
-            if own["key"] not in self._outcomes
-            or (own["key"] in self._needed and not self._adapter(own["key"]).exists())
-        ]
+        cells = [Cell(**fields) for fields in pack["cells"]]
+        gone = {key for key in self._needed if not self._adapter(key).exists()}
+        return [cell for cell in cells if cell.key not in self._outcomes or cell.key in gone]
 
     @cached_property
     def _outcomes(self) -> set[str]:
@@ -228,7 +225,8 @@ class Job:
 
     def _train(self, pack: Mapping[str, Any], cells: Sequence[Cell]) -> None:
         """Train the cells of a pack as lanes, from their checkpoints where there are any."""
-        clocks, device = _clocks(), self.device.ready()
+        clocks = _clocks()
+        device = self.device.ready()
         parts = {name: part_from(self.parcel.group(rows)) for name, rows in pack["rows"].items()}
         plan = self.parcel.plan
         backbone = CarriedBackbone(**plan["backbone"], folder=part_of(self.parcel.folder, 1), size=plan["weight_bytes"])
@@ -243,12 +241,25 @@ class Job:
             return LaneTrainer(frozen, state, recipe, padding, has_segments=backbone.model_type == "bert")
 
         finished = Lanes(attempt, parts, pack["padding"], points, device, begin).train()
-        self._keep_adapters(cells, finished)
+        for cell, lane in zip(cells, finished, strict=True):
+            if cell.key in self._needed:  # cells without an outcome stand on this adapter
+                weights = {name: value for name, value in lane.weights.items() if not name.startswith("head.")}
+                with atomic(self._adapter(cell.key)) as part:
+                    save_file(weights, part)
         spent = [(now - then) / len(cells) for now, then in zip(_clocks(), clocks, strict=True)]
         for cell, lane in zip(cells, finished, strict=True):
-            seconds = [own + before for own, before in zip(spent, points.earlier(cell.key), strict=True)]
+            seconds = [now + before for now, before in zip(spent, points.earlier(cell.key), strict=True)]
             origin = self._provenance(len(cells), lane.lanes, seconds, device)
-            self._new[cell.key] = _outcome(lane, pack["rows"], origin)
+            facts = {  # what goes home of a lane: everything but its weights
+                "rows": pack["rows"],
+                "best_epoch": lane.fitted.best_epoch,
+                "validation": finite(lane.fitted.validation),
+                "history": lane.fitted.history,
+                "proofs": lane.proofs,
+                "provenance": origin,
+            }
+            logits = {name: torch.from_numpy(values.copy()) for name, values in lane.logits.items()}
+            self._new[cell.key] = Outcome(logits, facts)
         self.trained += len(cells)
         self._write()
         for cell in cells:
@@ -262,10 +273,8 @@ class Job:
         """What a cell stands on: trained here before, or carried; None for a baseline."""
         if cell.intermediate is None:
             return None
-        own = pack["stands_on"][cell.key]
-        if "cell" in own:
-            return load_file(self._adapter(own["cell"]))
-        return self._start(own)
+        ground = pack["stands_on"][cell.key]
+        return load_file(self._adapter(ground["cell"])) if "cell" in ground else self._start(ground)
 
     def _watch(self, what: str, epoch: int, epochs: int) -> None:
         """Hear of the epoch at which a training is taken up, and of each that ends; TimeIsUp after one of those."""
@@ -273,14 +282,6 @@ class Job:
         begun = self._begun.setdefault(what, epoch)
         if begun < epoch < epochs and time.monotonic() > self.until:
             raise TimeIsUp
-
-    def _keep_adapters(self, cells: Sequence[Cell], finished: Sequence[Finished]) -> None:
-        """Keep the adapters on which cells stand that have no outcome."""
-        for cell, lane in zip(cells, finished, strict=True):
-            if cell.key in self._needed:
-                own = {name: value for name, value in lane.weights.items() if not name.startswith("head.")}
-                with atomic(self._adapter(cell.key)) as part:
-                    save_file(own, part)
 
     def _write(self) -> None:
         """Write the outcomes of this call; a file that has become large is left behind, and another begun."""
@@ -291,7 +292,7 @@ class Job:
 
     def _provenance(self, lanes: int, chunk: int, spent: Sequence[float], device: torch.device) -> dict[str, Any]:
         plan = self.parcel.plan
-        own = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+        here = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
         return {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "host": socket.gethostname(),
@@ -301,23 +302,10 @@ class Job:
             "chunk": chunk,
             "wall_seconds": round(spent[0], 3),
             "cpu_seconds": round(spent[1], 3),
-            "versions": plan["versions"] | own | {"safetensors": safetensors.__version__},
+            "versions": plan["versions"] | here | {"safetensors": safetensors.__version__},
             "code": plan["code"],
         }
 
 
 def _clocks() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
-
-
-def _outcome(lane: Finished, rows: Mapping[str, str], origin: Mapping[str, Any]) -> Outcome:
-    """What goes home of a lane: everything but its weights."""
-    facts = {
-        "rows": rows,
-        "best_epoch": lane.fitted.best_epoch,
-        "validation": finite(lane.fitted.validation),
-        "history": lane.fitted.history,
-        "proofs": lane.proofs,
-        "provenance": origin,
-    }
-    return Outcome({name: torch.from_numpy(values.copy()) for name, values in lane.logits.items()}, facts)

@@ -25,7 +25,7 @@ from adapters_store.measures import MINILM, MPNET, POOLED, encoders
 from adapters_store.probe import probe
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding, holdings
-from harness.study.backbones.backbone import MINILM_SHA256, Backbone, resolve
+from harness.study.backbones.backbone import MINILM_SHA256, resolve
 from harness.study.config import StudyConfig
 from harness.study.device import cores, kind_of
 from tasks.errors import BadInput
@@ -78,16 +78,17 @@ def packages_line(constraints: Path = CONSTRAINTS) -> Line:
     every = [Requirement(line) for line in metadata.requires(PROJECT) or ()]
     declared = [package for package in every if package.marker is None or package.marker.evaluate({"extra": ""})]
     here = {package.name: _version(package.name) for package in declared}
-    wrong = [
-        f"{package} (here: {here[package.name] or 'none'})"
-        for package in declared
-        if _is_wrong(here[package.name], package.specifier)
-    ]
+    wrong = []
+    for package in declared:
+        version = here[package.name]
+        if version is None or version.partition("+")[0] not in package.specifier:
+            wrong.append(f"{package} (here: {version or 'none'})")
     if wrong:
         return Line("packages", PROBLEM, f"not as declared: {', '.join(wrong)}", f"pip install --upgrade {PROJECT}")
     if not constraints.is_file():
         return Line("packages", OK, f"{len(declared)} packages in their declared ranges")
-    known = _pinned(constraints.read_text(encoding="utf-8"))
+    pins = (line.split("#")[0].strip().partition("==") for line in constraints.read_text("utf-8").splitlines())
+    known = {name: version for name, equals, version in pins if equals}
     other = [
         f"{name} {version} ({known[name]})"
         for name, version in here.items()
@@ -99,21 +100,11 @@ def packages_line(constraints: Path = CONSTRAINTS) -> Line:
     return Line("packages", OK, f"{len(declared)} packages as declared, and as in constraints.txt")
 
 
-def _is_wrong(version: str | None, specifier: object) -> bool:
-    return version is None or version.partition("+")[0] not in specifier  # type: ignore[operator]
-
-
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _pinned(text: str) -> dict[str, str]:
-    """Versions by name of the lines ``name==version``."""
-    pairs = (line.split("#")[0].strip().partition("==") for line in text.splitlines())
-    return {name: version for name, equals, version in pairs if equals}
 
 
 def torch_lines() -> Iterator[Line]:
@@ -123,7 +114,8 @@ def torch_lines() -> Iterator[Line]:
     except ImportError as problem:
         yield Line("torch", PROBLEM, f"cannot be loaded: {problem}", "pip install torch")
         return
-    yield Line("torch", OK, f"{torch.__version__}, {_built_for(torch.version.cuda)}")
+    build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+    yield Line("torch", OK, f"{torch.__version__}, {build}")
     try:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         names = [torch.cuda.get_device_name(number) for number in range(count)]
@@ -134,10 +126,6 @@ def torch_lines() -> Iterator[Line]:
         yield Line("device", PROBLEM, f"a GPU is seen but does not compute: {reason}", "install a torch for this GPU")
         return
     yield device_line(names, is_for_cuda=torch.version.cuda is not None, driver=driver_version())
-
-
-def _built_for(cuda: str | None) -> str:
-    return f"built for CUDA {cuda}" if cuda else "built without CUDA"
 
 
 def driver_version(path: Path = DRIVER) -> str | None:
@@ -188,25 +176,16 @@ def slurm_line(wanted: Mapping[str, object], ask: Callable[[], str] | None = Non
     try:
         names = [line.split()[0] for line in (ask or _sinfo)().splitlines() if line.split()]
     except (OSError, subprocess.SubprocessError) as problem:
-        state = PROBLEM if wanted else WARNING
-        return Line(
-            "slurm",
-            state,
-            f"sinfo does not answer: {_reason(problem)}",
-            "set SLURM_CONF, or ask the site if Slurm is up",
-        )
+        reason = str(getattr(problem, "stderr", None) or problem).strip().splitlines()[0]
+        if isinstance(problem, subprocess.TimeoutExpired):
+            reason = f"nothing in {SECONDS} s"
+        detail = f"sinfo does not answer: {reason}"
+        return Line("slurm", PROBLEM if wanted else WARNING, detail, "set SLURM_CONF, or ask the site if Slurm is up")
     known = {name.rstrip("*") for name in names}
     if unknown := [name for name in str(wanted.get("partition", "")).split(",") if name and name not in known]:
         detail = f"no partition {unknown[0]!r}; there are {', '.join(names)}"
         return Line("slurm", PROBLEM, detail, "correct slurm.partition in the study")
     return Line("slurm", OK, f"partitions {', '.join(dict.fromkeys(names)) or 'none'} (* is the default)")
-
-
-def _reason(problem: Exception) -> str:
-    """Why a command did not do what it was asked, in a line."""
-    if isinstance(problem, subprocess.TimeoutExpired):
-        return f"nothing in {SECONDS} s"
-    return str(getattr(problem, "stderr", None) or problem).strip().splitlines()[0]
 
 
 def _sinfo() -> str:
@@ -289,18 +268,16 @@ def precision_lines(study: StudyConfig) -> Iterator[Line]:
     if study.precision == "fp32" and device == "cuda":
         detail = "fp32, in which an H200 multiplies at 67 TFLOP/s by its data sheet, in bf16 at 989"
         yield Line("precision", WARNING, detail, f"--set precision=bf16, or stay: {OF_KEY}")
-    elif study.precision == "bf16" and not _multiplies_bf16(device):
+    elif study.precision == "bf16":
+        import torch
+
+        from harness.training.lanes.products import has_bf16_products
+
+        is_gpu = device == "cuda"
+        if torch.cuda.is_bf16_supported(including_emulation=False) if is_gpu else has_bf16_products():
+            return
         detail = f"bf16, in which this {DEVICES[device]} has no products; training is slower than in fp32"
         yield Line("precision", WARNING, detail, f"--set precision=fp32, or stay: {OF_KEY}")
-
-
-def _multiplies_bf16(device: str) -> bool:
-    """Whether the processor or GPU here has products of bf16."""
-    import torch
-
-    from harness.training.lanes.products import has_bf16_products
-
-    return torch.cuda.is_bf16_supported(including_emulation=False) if device == "cuda" else has_bf16_products()
 
 
 def encoder_line(study: StudyConfig) -> Line:
@@ -332,27 +309,22 @@ def data_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[L
     if study.data == "synthetic":
         yield Line("data", OK, "synthetic: written when it is needed")
         return
-    asked = study_holdings(study, registry, data)
-    whole = [holding for holding in asked if not holding.missing and "differs" not in holding.files.values()]
+    every = study_holdings(study, registry, data)
+    whole = [holding for holding in every if not holding.missing and "differs" not in holding.files.values()]
     verified = sum(set(holding.files.values()) == {"verified"} for holding in whole)
-    here = f"{len(whole)} of {len(asked)} datasets are here, {verified} of them verified by checksum"
-    is_any = bool(whole) or any(not holding.missing or holding.fallback for holding in asked)
+    here = f"{len(whole)} of {len(every)} datasets are here, {verified} of them verified by checksum"
+    is_any = bool(whole) or any(not holding.missing or holding.fallback for holding in every)
     yield Line("data", OK if is_any else PROBLEM, here, "" if is_any else "the lines below, or another --data")
-    for holding in asked:
-        yield from _wrong(holding, study)
-
-
-def _wrong(holding: Holding, study: StudyConfig) -> Iterator[Line]:
-    if holding.missing:
-        more = f" and {len(holding.missing) - 1} more" if len(holding.missing) > 1 else ""
-        until = ", smaller files stand in" if holding.fallback else ""
-        tasks = ", ".join(task for task in holding.tasks if task in study.tasks)
-        detail = f"{holding.missing[0]}{more} missing{until}: {tasks}"
-        yield Line(f"data {holding.dataset.id}", WARNING, detail, holding.how)
-    for path, state in holding.files.items():
-        if state == "differs":
+    for holding in every:
+        what = f"data {holding.dataset.id}"
+        if holding.missing:
+            more = f" and {len(holding.missing) - 1} more" if len(holding.missing) > 1 else ""
+            until = ", smaller files stand in" if holding.fallback else ""
+            tasks = ", ".join(task for task in holding.tasks if task in study.tasks)
+            yield Line(what, WARNING, f"{holding.missing[0]}{more} missing{until}: {tasks}", holding.how)
+        for path in (path for path, state in holding.files.items() if state == "differs"):
             detail = f"{path} is not the file that its entry knows"
-            yield Line(f"data {holding.dataset.id}", WARNING, detail, "another version, or damaged: fetch it again")
+            yield Line(what, WARNING, detail, "another version, or damaged: fetch it again")
 
 
 def study_holdings(study: StudyConfig, registry: Registry, data: Path) -> list[Holding]:
@@ -442,24 +414,19 @@ def _backbone(name: str) -> Delivery:
     """The backbone's files, from which the tokenizer is loaded once without the hub, as a job will."""
     from harness.training.tokens.tokenizer import load_tokenizer
 
+    state = HERE
     try:
-        backbone, state = _resolved(name)
-    except BadInput as problem:
-        return Delivery("backbone", FAILED, str(problem))
-    try:
+        try:
+            with offline():
+                backbone = resolve(name)
+        except BadInput:
+            backbone = resolve(name)
+            state = FETCHED
         with offline():
             load_tokenizer(backbone)
     except BadInput as problem:
         return Delivery("backbone", FAILED, str(problem))
     return Delivery("backbone", state, f"{name}, weights sha256 {backbone.weights_sha256[:12]}")
-
-
-def _resolved(name: str) -> tuple[Backbone, str]:
-    try:
-        with offline():
-            return resolve(name), HERE
-    except BadInput:
-        return resolve(name), FETCHED
 
 
 def _encoder(name: str) -> Delivery:

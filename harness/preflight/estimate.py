@@ -183,15 +183,12 @@ def measured_rates(
             if work >= least[way]:
                 way = way or system.way(spec, int(provenance.get("lanes", 1)))
                 timings[str(provenance["device"])][way].append((float(provenance["wall_seconds"]), work))
-    rates = [_rates(device, ways) for device, ways in timings.items() if _tells(ways, todo)]
+    rates = []
+    for device, ways in timings.items():
+        has_adapter = any(not way.startswith(OF_SYSTEM) for way in ways)
+        if has_adapter or all(cell.way in ways for cell in todo if cell.passes is not None):
+            rates.append(_rates(device, ways))
     return sorted(rates, key=lambda rates: -rates.whole.records)
-
-
-def _tells(ways: Iterable[str], todo: Iterable[Todo]) -> bool:
-    """Whether an adapter was measured, or else every way that an adapter's rate would stand for."""
-    return any(not way.startswith(OF_SYSTEM) for way in ways) or all(
-        cell.way in ways for cell in todo if cell.passes is not None
-    )
 
 
 def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
@@ -227,10 +224,6 @@ def weight_bytes(cell: Cell, backbone: Backbone) -> int:
     return system_of(cell.spec).kept_bytes(cell.spec, backbone)
 
 
-def _outputs(cell: Cell) -> int:
-    return len(cell.spec["label"]["classes"]) or 1
-
-
 @dataclass(frozen=True)
 class Disk:
     """Bytes of the records to come, how many cells' were measured, and most bytes of a running pack's checkpoints."""
@@ -252,11 +245,11 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
         known = sizes.get(_like(cell.spec), []) if cell.keeps_weights(plan.study.keep) else []
         measured += bool(known)
         whole += round(sum(known) / len(known)) if known else _record_bytes(cell, plan)
-    return Disk(whole, measured, max((_checkpoint_bytes(pack, plan.backbone) for pack in packs), default=0))
-
-
-def _checkpoint_bytes(pack: Pack, backbone: Backbone) -> int:
-    return sum(system_of(cell.spec).checkpoint_copies * weight_bytes(cell, backbone) for cell in pack.cells)
+    checkpoints = [
+        sum(system_of(cell.spec).checkpoint_copies * weight_bytes(cell, plan.backbone) for cell in pack.cells)
+        for pack in packs
+    ]
+    return Disk(whole, measured, max(checkpoints, default=0))
 
 
 def _like(spec: Mapping[str, Any]) -> str:
@@ -267,7 +260,8 @@ def _like(spec: Mapping[str, Any]) -> str:
 def _record_bytes(cell: Cell, plan: Plan) -> int:
     rows = planned_rows(cell, plan.splits[cell.target])
     weights = weight_bytes(cell, plan.backbone) if cell.keeps_weights(plan.study.keep) else 0
-    return weights + (ROW_BYTES + LOGIT_BYTES * _outputs(cell)) * (rows.validation + rows.test) + RECORD_BYTES
+    outputs = len(cell.spec["label"]["classes"]) or 1
+    return weights + (ROW_BYTES + LOGIT_BYTES * outputs) * (rows.validation + rows.test) + RECORD_BYTES
 
 
 NOBODY = "a server that is not named yet"
@@ -334,7 +328,11 @@ def _of_system(name: str, cells: Sequence[Cell], plan: Plan, store: Store) -> Se
     first = parts[0][1]
     tokens, dollars = (sum(call[place] for call in calls.values()) for place in (0, 1))
     most = float(cells[0].local.get("most_cost", 0.0))
-    unstated = dict.fromkeys(cell.target for cell in cells if _is_unstated(plan, cell.target))
+    unstated: dict[str, None] = {}
+    for target in (cell.target for cell in cells if plan.study.data != "synthetic"):
+        licence = plan.splits[target].task.dataset.licence.lower()
+        if not licence or "unstated" in licence:
+            unstated[target] = None
     return Sent(
         name, first.host, first.stays, len(texts), len(calls), round(tokens), float(dollars), most, tuple(unstated)
     )
@@ -349,17 +347,10 @@ def _of_cell(cell: Cell, plan: Plan, store: Store) -> list[Leaving]:
     assert splits.task.instruction is not None
     config = kind.configured({**cell.spec["config"], **cell.local}, f"system.{cell.system}")
     seed, answers = seed_of(kind.name, cell.target, cell.seed), answers_beside(store.root)
-    parts = [rows_of(cell, fold) for fold in splits.folds or (splits,)]
-    names = ("train", "validation", "test")
-    each = [
-        kind.leaving(
-            config, splits.task.instruction, {n: in_window(getattr(rows, n), config) for n in names}, seed, answers
-        )
-        for rows in parts
-    ]
-    return [leaving for leaving in each if leaving is not None]
-
-
-def _is_unstated(plan: Plan, target: str) -> bool:
-    licence = plan.splits[target].task.dataset.licence.lower()
-    return plan.study.data != "synthetic" and (not licence or "unstated" in licence)
+    each = []
+    for fold in splits.folds or (splits,):
+        of_fold = rows_of(cell, fold)
+        rows = {name: in_window(getattr(of_fold, name), config) for name in ("train", "validation", "test")}
+        leaving = kind.leaving(config, splits.task.instruction, rows, seed, answers)
+        each += [leaving] if leaving is not None else []
+    return each

@@ -78,17 +78,11 @@ def check_address(url: str) -> None:
 
 def is_public(address: str) -> bool:
     """Whether an IP address is public, also where it is an IPv6 form of an IPv4 address."""
-    ip = _unwrap(ipaddress.ip_address(address.partition("%")[0]))
+    ip: IP = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        in_last_bits = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        ip = in_last_bits if ip in NAT64 else ip.ipv4_mapped or ip.sixtofour or ip
     return ip.is_global and not (ip.is_multicast or ip.is_reserved)
-
-
-def _unwrap(address: IP) -> IP:
-    """The IPv4 address that an IPv6 address contains, or the address itself."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    if address in NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or address
 
 
 def connection(
@@ -98,7 +92,8 @@ def connection(
 ) -> socket.socket:
     """Connect as ``socket.create_connection`` does; PrivateAddress if any address of the host is not public."""
     host, port = address
-    if _is_hub_of_environment(host) or host in _proxies():
+    proxies = {str(urlsplit(url).hostname) for url in urllib.request.getproxies().values()}
+    if _is_hub_of_environment(host) or host in proxies:  # a proxy resolves the names of hosts itself
         return socket.create_connection(address, timeout, source_address)
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     ips = [str(socket_address[0]) for *_, socket_address in answers]
@@ -116,11 +111,6 @@ def connection(
 def _is_hub_of_environment(host: str) -> bool:
     """Whether this is the host that HF_ENDPOINT names; such a mirror of the hub may be in a private network."""
     return bool(host) and host == urlsplit(os.environ.get("HF_ENDPOINT", "")).hostname
-
-
-def _proxies() -> set[str]:
-    """Hosts of the proxies that the environment names; a proxy resolves the names of hosts itself."""
-    return {str(urlsplit(url).hostname) for url in urllib.request.getproxies().values()}
 
 
 class _HttpsConnection(http.client.HTTPSConnection):
@@ -190,11 +180,16 @@ def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[t
         for download in downloads:
             target = data / download.path
             if target.exists():
-                _refuse_different(download, target)
+                known = Known() if download.archive_member else known_download(download)
+                if known.state(target) == "differs":
+                    raise FetchFailed(
+                        f"{target}: is there, but is not the file upstream has; move it away to fetch it again"
+                    )
                 yield download, False
                 continue
             if download.archive_member:
-                archives.add(archive := data / ARCHIVES / _archive_name(download))
+                name = hashlib.sha256(download.url.encode()).hexdigest()[:16]
+                archives.add(archive := data / ARCHIVES / name)
                 if not archive.is_file():
                     _fetch_file(download, archive, watch)
                 _take_member(archive, download, target)
@@ -206,7 +201,11 @@ def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[t
             f"{problem.filename or data}: cannot be written ({cause(problem)}); mend this, or fetch into another folder"
         ) from None
     finally:
-        _remove(archives, data / ARCHIVES)
+        for archive in archives:
+            archive.unlink(missing_ok=True)
+        folder = data / ARCHIVES
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def json_at(url: str) -> Any:  # noqa: ANN401 - any JSON
@@ -224,16 +223,6 @@ def json_at(url: str) -> Any:  # noqa: ANN401 - any JSON
         raise FetchFailed(f"{url}: the answer is not JSON; is it the right address?") from None
 
 
-def _refuse_different(download: Download, target: Path) -> None:
-    known = Known() if download.archive_member else known_download(download)
-    if known.state(target) == "differs":
-        raise FetchFailed(f"{target}: is there, but is not the file upstream has; move it away to fetch it again")
-
-
-def _archive_name(download: Download) -> str:
-    return hashlib.sha256(download.url.encode()).hexdigest()[:16]
-
-
 def _take_member(archive: Path, download: Download, target: Path) -> None:
     part = _part_of(target)
     try:
@@ -242,13 +231,6 @@ def _take_member(archive: Path, download: Download, target: Path) -> None:
         part.unlink(missing_ok=True)
         raise
     part.replace(target)
-
-
-def _remove(archives: set[Path], folder: Path) -> None:
-    for archive in archives:
-        archive.unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
 
 
 def _part_of(target: Path) -> Path:
@@ -260,7 +242,8 @@ def _part_of(target: Path) -> Path:
 def _fetch_file(download: Download, target: Path, watch: Watch) -> None:
     """Download to ``target``; an interrupted transfer is resumed, now or by the next command."""
     check_address(download.url)
-    part, barren = _part_of(target), 0
+    part = _part_of(target)
+    barren = 0
     while True:
         start = _size(part)
         if _transfer(download, part, watch):
@@ -271,16 +254,12 @@ def _fetch_file(download: Download, target: Path, watch: Watch) -> None:
                 f"{download.url}: the transfer breaks off, now at {_size(part):,} bytes; the same command continues it"
             )
         time.sleep(PAUSE_SECONDS)
-    _refuse_other_content(download, part)
-    part.replace(target)
-
-
-def _refuse_other_content(download: Download, part: Path) -> None:
     is_short = bool(download.bytes) and _size(part) != download.bytes
     if is_short or known_download(download).state(part) == "differs":
         reason = f"it has {_size(part):,} bytes, not {download.bytes:,}" if is_short else "its checksum differs"
         part.unlink()
         raise FetchFailed(f"{download.url}: what came is not the file of the entry ({reason}); it was removed")
+    part.replace(target)
 
 
 def _size(path: Path) -> int:
@@ -393,12 +372,25 @@ def hub_dataset(address: str) -> HubDataset:
         raise BadHubDataset(
             f"{address}: has {size:,} bytes, more than {LARGEST_BYTES:,}; cut a file of your own from it"
         )
+    downloads = []
+    for file in chosen:
+        large = file.get("lfs") or {}
+        path = str(file["rfilename"])
+        downloads.append(
+            Download(
+                url=f"{url}/resolve/{info['sha']}/{quote(path)}",
+                path=f"hub/{name.replace('/', '--')}/{path}",
+                sha256=str(large.get("sha256", "")),
+                bytes=int(large.get("size") or file.get("size") or 0),
+                git_blob="" if large else str(file.get("blobId", "")),
+            )
+        )
     return HubDataset(
         name=name,
         revision=str(info["sha"]),
         licence=str((info.get("cardData") or {}).get("license") or ""),
         url=url,
-        downloads=tuple(_download(file, f"{url}/resolve/{info['sha']}", name) for file in chosen),
+        downloads=tuple(downloads),
     )
 
 
@@ -425,15 +417,3 @@ def _part(files: Sequence[Mapping[str, Any]], part: str, address: str) -> list[M
         names = ", ".join(f"{address.removesuffix(':' + part)}:{name}" for name in sorted(parts) if name)
         raise BadHubDataset(f"{address}: {'no such part' if part else 'has several parts'}; give one of {names}")
     return parts[part]
-
-
-def _download(file: Mapping[str, Any], base: str, name: str) -> Download:
-    large = file.get("lfs") or {}
-    path = str(file["rfilename"])
-    return Download(
-        url=f"{base}/{quote(path)}",
-        path=f"hub/{name.replace('/', '--')}/{path}",
-        sha256=str(large.get("sha256", "")),
-        bytes=int(large.get("size") or file.get("size") or 0),
-        git_blob="" if large else str(file.get("blobId", "")),
-    )

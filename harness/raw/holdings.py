@@ -23,7 +23,7 @@ from tasks.errors import BadInput, MissingData
 from tasks.readers.rows import column_names, data_path, uses_fallback
 from tasks.registry import BUILT_IN, Registry
 from tasks.splits.loading import Splits, load
-from tasks.task import Dataset, Download, Task
+from tasks.task import Dataset, Download
 
 State = Literal["verified", "differs", "unknown", "missing"]
 
@@ -42,7 +42,11 @@ class Known:
         if self.sha256:
             return "verified" if sha256_of(path) == self.sha256 else "differs"
         if self.git_blob:
-            return "verified" if _git_blob_of(path) == self.git_blob else "differs"
+            digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+            with path.open("rb") as handle:
+                while chunk := handle.read(1 << 20):
+                    digest.update(chunk)
+            return "verified" if digest.hexdigest() == self.git_blob else "differs"
         return "unknown"
 
 
@@ -63,14 +67,6 @@ def sha256_of(path: Path) -> str:
     """Sha256 (hex) of a file."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def _git_blob_of(path: Path) -> str:
-    digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
-    with path.open("rb") as handle:
-        while chunk := handle.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -122,18 +118,18 @@ def _holding(dataset: Dataset, registry: Registry, data: Path, datasets: Mapping
     downloads = {download.path: download for other in datasets.values() for download in other.downloads}
     of_files = {name: downloads[name] for name in files if name in downloads}
     of_dataset = {download.path: download for download in dataset.downloads}
+    states = {}
+    for name, task in files.items():
+        contents = (known_of(name, other) for other in datasets.values())
+        known = next((content for content in contents if content != Known()), Known())
+        states[name] = known.state(data_path(task, name, data))
     return Holding(
         dataset=dataset,
         tasks=tuple(task.id for task in tasks),
-        files={name: _state(task, data, name, datasets) for name, task in files.items()},
+        files=states,
         fallback=tuple(sorted(fallback)),
         downloads=tuple((of_files | of_dataset).values()),
     )
-
-
-def _state(task: Task, data: Path, name: str, datasets: Mapping[str, Dataset]) -> State:
-    contents = (known_of(name, dataset) for dataset in datasets.values())
-    return next((known for known in contents if known != Known()), Known()).state(data_path(task, name, data))
 
 
 SYNTHETIC_SEED = 1
@@ -155,9 +151,7 @@ def data_folder(study: StudyConfig, registry: Registry, data: Path, store_root: 
 
 def _synthetic_folder(study: StudyConfig, registry: Registry, store_root: Path) -> Path:
     tasks = [registry.task(name) for name in study.tasks]
-    built_in = [
-        task for task in tasks if Path(task.entry_file).parent == BUILT_IN
-    ]  # the files of other tasks are their own
+    built_in = [task for task in tasks if Path(task.entry_file).parent == BUILT_IN]  # files of others are their own
     datasets = sorted({synthetic.SAME_FILES.get(task.dataset.id, task.dataset.id) for task in built_in})
     name = f"{'-'.join(datasets)}-{study.synthetic_rows}-{_writer_digest()}"
     folder = store_root / "synthetic" / name
@@ -198,9 +192,9 @@ def stored_splits(
     """
     study, facts = manifest["study"], manifest["tasks"][task]
     folders = tuple(dict.fromkeys([*study.get("registry", ()), *registry]))
-    own = {name: study[name] for name in ("data", "synthetic_rows") if name in study}
+    of_data = {name: study[name] for name in ("data", "synthetic_rows") if name in study}
     entries = Registry.load([Path(folder) for folder in folders])
-    config = StudyConfig(manifest["name"], tuple(study["tasks"]), registry=folders, **own)
+    config = StudyConfig(manifest["name"], tuple(study["tasks"]), registry=folders, **of_data)
     folder = data_folder(config, entries, data, store.root)
     splits = load(entries.task(task), folder, study["splits"], ids)
     if splits.content_hash != facts.get("splits_hash"):

@@ -230,8 +230,8 @@ def fill(
     for name in measures:
         if name not in MEASURES:
             raise BadInput(f"measure {name!r} is not one of {', '.join(MEASURES)}{nearest(name, list(MEASURES))}")
-    own = encoder or encoders(plan.study.backbone)[0]
-    filler = Filler(plan, store, own, plan.splits if targets is None else targets, device)
+    name = encoder or encoders(plan.study.backbone)[0]
+    filler = Filler(plan, store, name, plan.splits if targets is None else targets, device)
     return [_fill_measure(filler, name, watch) for name in dict.fromkeys(measures)]
 
 

@@ -104,24 +104,17 @@ class BiEncoder(nn.Module):
         """
         states = self.responder(**response).last_hidden_state
         if self.seeker is not None:
-            states = self._joined(states, self._seen(post), mask)
+            # No gradient goes into a frozen encoder, whose dropout stays on as in the code.
+            is_trained = any(parameter.requires_grad for parameter in self.seeker.parameters())
+            with torch.set_grad_enabled(is_trained and torch.is_grad_enabled()):
+                seen: Tensor = self.seeker(**post).last_hidden_state
+            if self.attention is not None:
+                states = states + self.dropout(self.attention(states, seen, mask))
+            else:
+                states = torch.cat([states, seen[:, :1].expand(-1, states.shape[1], -1)], dim=-1)
         level: Tensor = self.level(states[:, 0])
         marks: Tensor | None = None if self.marks is None else self.marks(self.dropout(states))
         return level, marks
-
-    def _seen(self, post: dict[str, Tensor]) -> Tensor:
-        """The vectors of the post; no gradient goes into a frozen encoder, whose dropout stays on as in the code."""
-        assert self.seeker is not None
-        is_trained = any(parameter.requires_grad for parameter in self.seeker.parameters())
-        with torch.set_grad_enabled(is_trained and torch.is_grad_enabled()):
-            states: Tensor = self.seeker(**post).last_hidden_state
-        return states
-
-    def _joined(self, states: Tensor, seen: Tensor, mask: Tensor | None) -> Tensor:
-        if self.attention is not None:
-            residual: Tensor = self.dropout(self.attention(states, seen, mask))
-            return states + residual
-        return torch.cat([states, seen[:, :1].expand(-1, states.shape[1], -1)], dim=-1)
 
 
 def _draw(part: nn.Module) -> None:

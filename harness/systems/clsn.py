@@ -279,8 +279,8 @@ def labels_of(fit: Fit) -> list[NDArray[np.int64]]:
     """
     labels = [np.array([row.label for row in fit.train], dtype=np.int64)]
     for sibling in fit.siblings.values():
-        own = np.array([row.label for row in sibling.train], dtype=np.int64)
+        of_sibling = np.array([row.label for row in sibling.train], dtype=np.int64)
         if fit.config.sibling_labels == "shuffled":
-            own = np.random.default_rng(seed_of(fit.seed, "shuffled")).permutation(own)
-        labels.append(own)
+            of_sibling = np.random.default_rng(seed_of(fit.seed, "shuffled")).permutation(of_sibling)
+        labels.append(of_sibling)
     return labels

@@ -97,8 +97,11 @@ def scores(
     batch, count = ending_together(prompts, padding, device), len(options)
     read = network(**batch, use_cache=True, logits_to_keep=1)
     first = read.logits[:, -1].float().log_softmax(dim=-1)
-    ids, mask = _behind(options, padding)
-    ids, mask = to_device(ids, device), to_device(mask, device)
+    longest = max(map(len, options))  # with padding behind what is shorter
+    padded = [[*option, *[padding] * (longest - len(option))] for option in options]
+    is_token = [[1.0] * len(option) + [0.0] * (longest - len(option)) for option in options]
+    ids = to_device(torch.tensor(padded), device)
+    mask = to_device(torch.tensor(is_token), device)
     rows = len(prompts)
     kept = read.past_key_values
     kept.batch_repeat_interleave(count)  # row 0 for every option, then row 1 for every option
@@ -117,13 +120,6 @@ def scores(
     further = (own * mask[:, 1:].repeat(rows, 1)).sum(dim=1).view(rows, count)
     ranked: Tensor = first[:, ids[:, 0]] + further
     return ranked
-
-
-def _behind(options: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
-    """Ids of the options and where they are any ``[options, longest]``, padding behind what is shorter."""
-    longest = max(map(len, options))
-    ids = torch.tensor([[*option, *[padding] * (longest - len(option))] for option in options])
-    return ids, torch.tensor([[1.0] * len(option) + [0.0] * (longest - len(option)) for option in options])
 
 
 CLOSING = "Answer:"  # the last line of every prompt, which an option goes on with

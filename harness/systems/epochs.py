@@ -117,7 +117,8 @@ class EpochTrained(Fitted):
         best = checkpoint.read(self, optimizer)
         gold = [row.label for row in fit.validation]
         for epoch in range(len(self.history) + 1, schedule.epochs + 1):
-            if _is_over(self._scores, schedule.patience):
+            no_better = len(self._scores) - best_epoch(self._scores) if self._scores else 0
+            if schedule.patience and no_better >= schedule.patience:
                 break
             loss = self._epoch(fit, schedule, epoch, lengths, loss_of, optimizer)
             score = metrics.score(fit.metric, gold, self.predict(fit.validation).logits)
@@ -194,11 +195,6 @@ def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
 def best_epoch(scores: Sequence[float]) -> int:
     """The epoch, from 1, whose validation score is highest, the earliest of equals."""
     return max(range(len(scores)), key=lambda place: scores[place]) + 1
-
-
-def _is_over(scores: Sequence[float], patience: int) -> bool:
-    """Whether so many epochs in a row were no better than the best before them."""
-    return bool(patience and scores) and len(scores) - best_epoch(scores) >= patience
 
 
 class Checkpoint:

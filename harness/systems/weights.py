@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,14 @@ POSITIONS_OF_DECODERS = {
 }
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 VOCABULARIES = ("spiece.model", "spm.model", "vocab.txt", "vocab.json", "merges.txt")
+LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
 SPARE = ("pooler.", "decoder.", "lm_head.", "shared.")  # of files whose encoder alone is taken
+
+
+def need_lora(who: str) -> None:
+    """BadInput, naming ``who`` asks for them, unless the packages of low-rank products are installed."""
+    if not all(map(find_spec, LORA)):
+        raise BadInput(f"{who} needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
 
 
 def resolve_encoder(name: str) -> Backbone:
@@ -84,21 +92,16 @@ def _foreign(folder: Path, what: str, families: tuple[str, ...], mtime_ns: int, 
     tokens = config.get(field, default)
     if type(tokens) is not int or tokens <= spare:
         raise BadBackbone(f"{what} {folder.name!r}: {file}: {field} {tokens!r} is no number of tokens; correct it")
-    hashes = _hash(folder / "model.safetensors"), digest(config), digest(_tokenizer_hashes(folder, what))
-    return Backbone(folder.name, kind, hashes[0], tokens - spare, hashes[1], hashes[2], folder)
+    weights = _hash(folder / "model.safetensors")
+    tokenizer = {name: _hash(folder / name) for name in (*TOKENIZERS, *VOCABULARIES) if (folder / name).is_file()}
+    if not tokenizer:
+        raise BadBackbone(f"{what} {folder.name!r}: no tokenizer is in {folder}; put its files there")
+    return Backbone(folder.name, kind, weights, tokens - spare, digest(config), digest(tokenizer), folder)
 
 
 def _hash(file: Path) -> str:
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def _tokenizer_hashes(folder: Path, what: str) -> dict[str, str]:
-    """Sha256 of every file that a tokenizer is made of; BadBackbone where there is none."""
-    hashes = {name: _hash(folder / name) for name in (*TOKENIZERS, *VOCABULARIES) if (folder / name).is_file()}
-    if not hashes:
-        raise BadBackbone(f"{what} {folder.name!r}: no tokenizer is in {folder}; put its files there")
-    return hashes
 
 
 def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type

@@ -97,5 +97,4 @@ def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
     heads = joined * (joined + 1) + outputs * (joined + 1) + (2 * (joined + 1) if config.rationale_weight else 0)
     attention = 4 * width * (width + 1) if config.joins == "attention" else 0
     encoders = 1 + (config.is_seeker_trained and config.joins != "response")
-    file = None if backbone.folder is None else backbone.folder / "model.safetensors"
-    return BYTES * (heads + attention) + encoders * (file.stat().st_size if file and file.is_file() else 0)
+    return BYTES * (heads + attention) + encoders * backbone.weight_bytes

@@ -132,5 +132,4 @@ def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
         above = (1 + tasks) * config.width * (backbone.width + 1) + tasks * outputs * (config.width + 1)
         above += CASCADE * square if config.cascade and config.siblings else 0
         above += tasks * (square + outputs * config.width) if config.label_signal else 0
-    file = None if backbone.folder is None else backbone.folder / "model.safetensors"
-    return BYTES * above + (file.stat().st_size if file and file.is_file() else 0)
+    return BYTES * above + backbone.weight_bytes

@@ -11,7 +11,6 @@ What it reads and how it ranks stand in harness.systems.decoders; this file load
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ PACKAGES = ("peft", "torch", "transformers", "tokenizers", "numpy")
 LOCAL = ("weights",)
 CHECKPOINT_COPIES = 8  # weights, best ones and two moments, in the checkpoint before and the new one
 PRECISIONS = ("fp32", "bf16")
-LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
 
 
 @dataclass(frozen=True)
@@ -85,12 +83,9 @@ def load(folder: Path, place: Place) -> Trained:
 
 def identity(config: Config) -> dict[str, Any]:
     """The hashes of the weights; BadInput where none are named, or packages of low-rank products are not installed."""
-    from harness.systems.weights import resolve_causal
+    from harness.systems.weights import need_lora, resolve_causal
 
-    if not all(map(find_spec, LORA)):
-        raise BadInput(
-            "system 'decoder' needs optional packages; install them with: pip install 'empathy-transfer[lora]'"
-        )
+    need_lora("system 'decoder'")
     if not config.weights:
         raise BadInput(
             "system 'decoder' finetunes a causal language model; name the folder of its weights: system.decoder.weights"

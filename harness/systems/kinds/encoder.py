@@ -10,14 +10,12 @@ The network stands in harness.systems.pooled; this file loads no torch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import Loss
 from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
-from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from harness.systems.pooled import Trained
@@ -29,7 +27,6 @@ CHECKPOINT_COPIES = 8  # weights, best ones and two moments, in the checkpoint b
 PRECISIONS = ("fp32", "bf16")
 PASSES = 3.0  # a trained encoder's backward pass costs two forward passes
 LORA_PASSES = 2.0  # without gradients of its weights, the backward pass costs what a forward pass does
-LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
 BYTES = 4  # of an fp32 number
 
 
@@ -105,10 +102,10 @@ def identity(config: Config) -> dict[str, Any]:
 
     BadInput where low-rank products are asked for and their packages are not installed.
     """
-    from harness.systems.weights import resolve_encoder
+    from harness.systems.weights import need_lora, resolve_encoder
 
-    if config.lora_rank and not all(map(find_spec, LORA)):
-        raise BadInput("lora_rank needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
+    if config.lora_rank:
+        need_lora("lora_rank")
     return {"weights": resolve_encoder(config.weights).identity()} if config.weights else {}
 
 
@@ -127,5 +124,4 @@ def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
             return 0
         layers, width, inner = encoder.shape
         return BYTES * (layers * config.lora_rank * (8 * width + 2 * (width + inner)) + outputs * (width + 1))
-    file = None if encoder.folder is None else encoder.folder / "model.safetensors"
-    return file.stat().st_size if file and file.is_file() else 0
+    return encoder.weight_bytes

@@ -137,9 +137,12 @@ class Purse:
     def reserve(self, dollars: float) -> str:
         """Enter a call that can cost this much, once the cap has room for it; BadInput where it will have none."""
         with self._changed:
-            while self._is_too_much(dollars):
+            while 0 < self.most < self.spent + dollars:
                 if not self._in_flight:
-                    raise BadInput(self._refusal(dollars))
+                    raise BadInput(
+                        f"most_cost {self.most:g} dollars: {self.spent:.6g} are spent and the next call may cost"
+                        f" {dollars:.6g}; raise it and run again (answers are kept, none is paid twice)"
+                    )
                 self._changed.wait()
             call = uuid.uuid4().hex
             self._write(call, dollars)
@@ -153,15 +156,6 @@ class Purse:
             self._write(call, dollars)
             self.spent += dollars - self._in_flight.pop(call)
             self._changed.notify_all()
-
-    def _is_too_much(self, dollars: float) -> bool:
-        return self.most > 0 and self.spent + dollars > self.most
-
-    def _refusal(self, dollars: float) -> str:
-        return (
-            f"most_cost {self.most:g} dollars: {self.spent:.6g} are spent and the next call may cost {dollars:.6g};"
-            " raise it and run again (answers are kept, none is paid twice)"
-        )
 
     def _write(self, call: str, dollars: float) -> None:
         """Append an entry; it is on the disk before the call is made."""
@@ -273,7 +267,8 @@ class Asker:
 
     def ask(self, prompts: Sequence[str], repeats: int = 1) -> list[list[Answer]]:
         """The answers to every prompt ``[prompts][repeats]``; BadInput, in one line, where one cannot be had."""
-        keys = [[self._key(prompt, repeat) for repeat in range(repeats)] for prompt in prompts]
+        model, settings = self.question.model, self.question.settings
+        keys = [[self.answers.key(model, prompt, settings, n) for n in range(repeats)] for prompt in prompts]
         kept = {key: self.answers.get(key) for row in keys for key in row}
         if any(answer is None for answer in kept.values()):
             wanted = {key: prompt for row, prompt in zip(keys, prompts, strict=True) for key in row if not kept[key]}
@@ -281,11 +276,13 @@ class Asker:
         answers = [[answer for key in row if (answer := kept[key])] for row in keys]
         for row in answers:
             for answer in row:
-                self._check_same(answer.model)
+                self.model = self.model or answer.model
+                if answer.model and answer.model != self.model:
+                    raise BadInput(
+                        f"answers of two versions of model {model!r} would be one score: {self.model!r} and"
+                        f" {answer.model!r}; set model to a dated name"
+                    )
         return answers
-
-    def _key(self, prompt: str, repeat: int) -> str:
-        return self.answers.key(self.question.model, prompt, self.question.settings, repeat)
 
     def _asked(self, wanted: Mapping[str, str]) -> dict[str, Answer]:
         """Answers by their keys of prompts that were not kept when this was called."""
@@ -323,7 +320,8 @@ class Asker:
         """The answer to a prompt, kept; None if all was stopped, BadInput after the last call that gave none."""
         reason = ""
         for call in range(CALLS):
-            self._wait()
+            if (left := self._not_before - self.clock.now()) > 0:  # wait until the server may be asked
+                self.clock.wait(self._stop, left)
             if self._stop.is_set():
                 return None
             try:
@@ -342,9 +340,12 @@ class Asker:
         paid, call = 0.0, self._purse.reserve(most) if self._purse else ""
         try:
             reply = self.server.post(self.question.body(prompt))
-            paid = self._price(reply, most)
+            paid = most  # where the server did not count its tokens
+            if reply.tokens_in is not None and reply.tokens_out is not None:
+                paid = self.prices.of(reply.tokens_in, reply.tokens_out)
             self._check_model(reply)
-            answer = _answer_of(reply)
+            day = datetime.now(UTC).date().isoformat()
+            answer = Answer(reply.text, reply.model, reply.fingerprint, reply.tokens_in, reply.tokens_out, day)
             self.answers.put(key, answer)
             return answer
         except NoAnswer as problem:
@@ -354,30 +355,17 @@ class Asker:
             if self._purse:
                 self._purse.settle(call, paid)
 
-    def _price(self, reply: Reply, most: float) -> float:
-        """What an answer cost; the most that it can where the server did not count its tokens."""
-        if reply.tokens_in is None or reply.tokens_out is None:
-            return most
-        return self.prices.of(reply.tokens_in, reply.tokens_out)
-
     def _check_model(self, reply: Reply) -> None:
         """NoAnswer where another model has answered than was asked, or than answered before."""
-        asked, self._has_answered = self.question.model, True
-        if reply.model and reply.model != asked and not _is_dated(reply.model, asked):
+        asked = self.question.model
+        self._has_answered = True
+        is_dated = reply.model.startswith(asked) and reply.model[len(asked) : len(asked) + 1] in DATED
+        if reply.model and reply.model != asked and not is_dated:
             raise NoAnswer(f"model {asked!r} was asked and another answered; set model to the name that it has there")
         with self._lock:
             self.model = self.model or reply.model
             if reply.model and reply.model != self.model:
                 raise NoAnswer(f"another version of model {asked!r} answered than before; set model to a dated name")
-
-    def _check_same(self, model: str) -> None:
-        """BadInput where answers that are kept come from two versions of a model."""
-        self.model = self.model or model
-        if model and model != self.model:
-            raise BadInput(
-                f"answers of two versions of model {self.question.model!r} would be one score: {self.model!r} and"
-                f" {model!r}; set model to a dated name"
-            )
 
     def _hold(self, problem: NoAnswer, wait: float) -> None:
         """Let no call begin before the server's own delay is over, or ours where it names none."""
@@ -388,21 +376,6 @@ class Asker:
             raise BadInput(f"server {self.server.name} asks to wait {wait:.0f} s ({problem}); run again after that")
         with self._lock:
             self._not_before = max(self._not_before, self.clock.now() + wait)
-
-    def _wait(self) -> None:
-        """Wait until the server may be asked, or all is stopped."""
-        left = self._not_before - self.clock.now()
-        if left > 0:
-            self.clock.wait(self._stop, left)
-
-
-def _is_dated(name: str, model: str) -> bool:
-    return name.startswith(model) and name[len(model) : len(model) + 1] in DATED
-
-
-def _answer_of(reply: Reply) -> Answer:
-    day = datetime.now(UTC).date().isoformat()
-    return Answer(reply.text, reply.model, reply.fingerprint, reply.tokens_in, reply.tokens_out, day)
 
 
 LIMITS = ("max_tokens", "max_completion_tokens")

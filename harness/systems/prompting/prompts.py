@@ -126,14 +126,13 @@ def _filled(template: str, instruction: Instruction, row: Example | None) -> str
     for paragraph in template.split("\n\n"):
         fields = FIELD.findall(paragraph)
         if not fields or any(values[field] for field in fields):
-            lines = [line for line in paragraph.split("\n") if not _is_empty(line, values)]
-            paragraphs.append("\n".join(FIELD.sub(lambda field: values[field[1]], line) for line in lines))
+            lines = []
+            for line in paragraph.split("\n"):
+                of_line = FIELD.findall(line)
+                if not of_line or any(values[field] for field in of_line):
+                    lines.append(FIELD.sub(lambda field: values[field[1]], line))
+            paragraphs.append("\n".join(lines))
     return "\n\n".join(paragraphs).strip()
-
-
-def _is_empty(line: str, values: Mapping[str, str]) -> bool:
-    fields = FIELD.findall(line)
-    return bool(fields) and not any(values[field] for field in fields)
 
 
 def _question(instruction: Instruction, row: Example | None) -> str:

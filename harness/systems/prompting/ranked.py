@@ -167,14 +167,10 @@ class Ranked:
                     f"system 'prompted': template and exemplars are {len(ids)} tokens without a text, and"
                     f" {self.backbone.name!r} reads at most {most} before an answer; take fewer shots, or other weights"
                 )
-            row = _shorter(row)
+            if len(row.context) >= max(1, len(row.after)):
+                row = row._replace(context=row.context[1:])
+            elif row.after:
+                row = row._replace(after=row.after[:-1])
+            else:
+                row = row._replace(text=row.text[: int(len(row.text) * KEPT)])
         return ids, row is not whole
-
-
-def _shorter(row: Example) -> Example:
-    """The row without its earliest or latest turn, from the side that has more; without turns, with less text."""
-    if len(row.context) >= max(1, len(row.after)):
-        return row._replace(context=row.context[1:])
-    if row.after:
-        return row._replace(after=row.after[:-1])
-    return row._replace(text=row.text[: int(len(row.text) * KEPT)])

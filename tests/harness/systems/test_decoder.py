@@ -221,7 +221,7 @@ def test_more_tokens_than_the_weights_read_with_an_answer_are_refused(words):
 
 
 def test_without_its_packages_it_is_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.kinds.decoder.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
         KIND.identity(KIND.configured({"weights": "random-tiny"}, "test"))
 

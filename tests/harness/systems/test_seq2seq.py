@@ -478,7 +478,7 @@ def test_settings_out_of_range_are_refused_by_name(changes, refusal):
 
 
 def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.kinds.seq2seq.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
         KIND.identity(KIND.configured({"lora_rank": 8, "weights": "random-tiny"}, "test"))
 

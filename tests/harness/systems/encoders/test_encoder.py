@@ -287,7 +287,7 @@ def test_fresh_products_leave_the_encoder_as_it_is(tmp_path, tiny):
 
 
 def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.kinds.encoder.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
     config = KIND.configured({"lora_rank": 8}, "test")
     with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
         KIND.identity(config)
