@@ -39,7 +39,7 @@ SIMILARITY_VERSION = 1  # of the five others
 RETENTION_VERSION = 1
 PROBE_VERSION = 1  # of probes; raised also when the pairs of news change
 PROBE_SEED = 1  # of every swap and draw of a probe
-NEAR_DUPLICATES = {"version": 1, "threshold": 0.8, "shortest": 40}  # as tasks.splits.near finds them
+NEAR_DUPLICATES = {"version": 1, "threshold": 0.8, "shortest": 40}  # as tasks.splits.contamination finds them
 
 EMBEDDED_ROWS = 1000  # training rows of a task behind a data embedding, at most; spread evenly
 FISHER_ROWS = 500  # training rows behind a task embedding, at most

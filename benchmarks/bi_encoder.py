@@ -22,9 +22,8 @@ from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place, Span, kind_of
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks import metrics
-from tasks.metrics.rationales import FORMS, iou_f1, marked, token_f1
+from tasks.rationales import FORMS, iou_f1, marked, placed, token_f1
 from tasks.readers import read_task
-from tasks.readers.rationales import placed
 from tasks.registry import Registry
 from tasks.task import Example
 

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from benchmarks.machine import described
 from tasks.registry import Registry
+from tasks.splits.contamination import near_pairs, normalise
 from tasks.splits.loading import load
-from tasks.splits.near import near_pairs, normalise
 from tasks.synthetic import lexicon
 
 WORDS = sorted({

@@ -96,7 +96,7 @@ class Study:
     @cached_property
     def plan(self) -> Plan:
         """Cells and packs on the data that is there."""
-        from harness.raw.data_folder import data_folder
+        from harness.raw.holdings import data_folder
         from harness.study.plan import make_plan
 
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
@@ -155,7 +155,7 @@ class Study:
         ``folder`` has the node's files of outcomes. What is neither there nor stored is not run. BadInput for a folder
         without any, and for outcomes of other rows.
         """
-        from harness.closed.arriving import arrive
+        from harness.closed.home import arrive
         from harness.run.grid import GridReport
         from harness.study.manifest import refuse_earlier_keys
 
@@ -203,7 +203,7 @@ class Study:
     def launch(self, device: str = "auto", threads: int | None = None) -> Launch:
         """What the jobs of a scheduler have in common, with absolute paths."""
         from harness.engines.remote import Launch
-        from harness.raw.data_folder import data_folder
+        from harness.raw.holdings import data_folder
 
         data = data_folder(self.config, self.registry, self.data, self.store.root)
         return Launch.of(self.config, data, self.ids, self.store.root, device, threads)
@@ -225,7 +225,7 @@ class Study:
 
         ``seed`` is by default the study's first, ``methods`` the study's own. A search goes on where it was stopped.
         """
-        from harness.raw.data_folder import data_folder
+        from harness.raw.holdings import data_folder
         from harness.search.search import search_for
         from harness.study.device import Device
 
@@ -532,7 +532,7 @@ def probe_stored(
 ) -> Probed:
     """As ``Study.probe``, of a study that the store has; its rows are read from the raw files below ``data``."""
     from analysis.results.probes import Probed, asked_of, inserted_frame, not_asked, probes
-    from harness.raw.stored_study import stored_splits
+    from harness.raw.holdings import stored_splits
     from harness.scoring.probe.inserted import inserted
     from harness.scoring.probe.measured import Asked, Probe
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from tasks.readers.formats.text_table import Raw
-from tasks.readers.sets import SETS
+from tasks.readers.raw import Raw
+from tasks.readers.rows import SETS
 
 LOOKED_AT = 2000  # rows; enough to distinguish a label from a text
 # Words in the names of columns, the likeliest first; ``dialogId`` and ``dialog_id`` have the words dialog and id.
@@ -91,21 +91,17 @@ def groups(raw: Raw, taken: Sequence[str]) -> dict[str, float]:
         cells = cells_of(raw, name)
         distinct = len(set(cells))
         is_whole = len(cells) == len(raw.rows[:LOOKED_AT]) and not names_sets(cells)
-        in_runs = 1 < distinct < len(cells) and _runs(cells) == distinct
+        runs = 1 + sum(cell != following for cell, following in pairwise(cells))
+        in_runs = 1 < distinct < len(cells) and runs == distinct
         recurs = in_runs or (is_named(name, OF_GROUPS) and 2 < distinct <= 0.75 * len(cells))
         is_id = is_named(name, OF_GROUPS) or words_of(name)[-1:] == ["id"]
         if name not in taken and is_whole and is_id and recurs and not is_named(name, OF_ANNOTATORS):
             likely[name] = len(cells) / distinct
-    return dict(sorted(likely.items(), key=lambda item: _rank(item[0])))
 
+    def rank(name: str) -> int:
+        return min([OF_GROUPS.index(word) for word in words_of(name) if word in OF_GROUPS], default=len(OF_GROUPS))
 
-def _rank(name: str) -> int:
-    return min([OF_GROUPS.index(word) for word in words_of(name) if word in OF_GROUPS], default=len(OF_GROUPS))
-
-
-def _runs(cells: Sequence[str]) -> int:
-    """How many runs of equal cells there are."""
-    return 1 + sum(cell != following for cell, following in pairwise(cells))
+    return {name: likely[name] for name in sorted(likely, key=rank)}
 
 
 def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool = False) -> dict[str, str]:
@@ -116,37 +112,33 @@ def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool 
     rows = cells_of(raw, group)
     if len(rows) < FEWEST_TURNS * len(set(rows)):
         return {}
-    free = [name for name in raw.header if name not in (*taken, group)]
-    speakers = [name for name in free if is_named(name, OF_SPEAKERS) and _takes_turns(raw, group, name)]
-    numbers = [name for name in free if _is_number_of_turn(name) and _counts(raw, group, name, may_recur=by_annotators)]
+    speakers, numbers = [], []
+    for name in raw.header:
+        if name in (*taken, group):
+            continue
+        cells = _by_group(raw, group, name)
+        distinct = [set(of_group) for of_group in cells]
+        if is_named(name, OF_SPEAKERS):
+            # Most groups have several speakers, each of whom may speak again.
+            if cells and sum(len(people) > 1 for people in distinct) > len(cells) / 2:
+                speakers.append(name)
+        elif is_named(name, OF_TURNS) and cells and all(cell.isdecimal() for of_group in cells for cell in of_group):
+            # The cells of every group are different whole numbers.
+            if by_annotators or sum(map(len, distinct)) == sum(map(len, cells)):
+                numbers.append(name)
     if not is_named(group, OF_DIALOGUES) or not (speakers or numbers):
         return {}
     return {part: names[0] for part, names in (("turn", numbers), ("speaker", speakers)) if names}
 
 
-def _is_number_of_turn(name: str) -> bool:
-    return is_named(name, OF_TURNS) and not is_named(name, OF_SPEAKERS)
-
-
 def _by_group(raw: Raw, group: str, name: str) -> list[list[str]]:
-    where, what = raw.column(group), raw.column(name)
+    """The cells of a column, group by group, of groups with several rows."""
+    group_at = raw.column(group)
+    column = raw.column(name)
     cells: dict[str, list[str]] = {}
     for row in raw.rows[:LOOKED_AT]:
-        cells.setdefault(row[where], []).append(row[what].strip())
-    return [own for own in cells.values() if len(own) > 1]
-
-
-def _takes_turns(raw: Raw, group: str, name: str) -> bool:
-    """Whether most groups have several speakers, each of whom may speak again."""
-    own = _by_group(raw, group, name)
-    return bool(own) and sum(1 < len(set(cells)) for cells in own) > len(own) / 2
-
-
-def _counts(raw: Raw, group: str, name: str, *, may_recur: bool) -> bool:
-    """Whether the cells of every group are different whole numbers."""
-    own = _by_group(raw, group, name)
-    are_numbers = bool(own) and all(cell.isdecimal() for cells in own for cell in cells)
-    return are_numbers and (may_recur or all(len(set(cells)) == len(cells) for cells in own))
+        cells.setdefault(row[group_at], []).append(row[column].strip())
+    return [of_group for of_group in cells.values() if len(of_group) > 1]
 
 
 def item(raw: Raw, text: str, taken: Sequence[str]) -> str:
@@ -206,7 +198,9 @@ def labels(raw: Raw, taken: Sequence[str]) -> Mapping[str, int]:
         cells = cells_of(raw, name)
         distinct = set(cells)
         is_number = bool(distinct) and all(_is_number(cell) for cell in distinct)
-        is_possible = 1 < len(distinct) <= MOST_CLASSES or (distinct and (is_number or _are_several(distinct)))
+        parts = ({part.strip() for cell in distinct for part in cell.split(mark)} for mark in ",;|")
+        are_several = any(2 <= len(names) <= 50 for names in parts)  # few names in many combinations
+        is_possible = 1 < len(distinct) <= MOST_CLASSES or (distinct and (is_number or are_several))
         if name and name not in others and is_possible and not _is_other(name, cells, is_number=is_number):
             could[name] = len(distinct)
     return could
@@ -226,11 +220,6 @@ def _is_other(name: str, cells: Sequence[str], *, is_number: bool) -> bool:
     if any(mark in cell for cell in cells for mark in ".%,"):
         return False
     return words_of(name)[-1:] == ["id"] or is_named(name, OF_TURNS) or len(set(cells)) == len(cells)
-
-
-def _are_several(distinct: set[str]) -> bool:
-    """Whether cells are few names in many combinations."""
-    return any(2 <= len({part.strip() for cell in distinct for part in cell.split(mark)}) <= 50 for mark in ",;|")
 
 
 def _is_number(cell: str) -> bool:

@@ -22,12 +22,9 @@ from pathlib import Path
 from tasks import columns
 from tasks.columns import LOOKED_AT, cells_of, repeats
 from tasks.errors import BadRow
-from tasks.readers.formats.columnar import COLUMNAR
-from tasks.readers.formats.delimited import SEPARATOR_LINE
-from tasks.readers.formats.streams import decodes, open_bytes, read_text
-from tasks.readers.formats.text_table import Raw
 from tasks.readers.labels import DECIMAL_COMMA, LISTED, TRUTH, names_in_list
-from tasks.readers.raw import CONVERTED, JSON_LINES, ending_of, read_raw
+from tasks.readers.raw import COLUMNAR, CONVERTED, JSON_LINES, SEPARATOR_LINE, Raw, ending_of, read_raw
+from tasks.readers.streams import decodes, open_bytes, read_text
 from tasks.task import COMBINED, why_taken
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -69,10 +66,10 @@ class ReadableFile:
 
 def read_file(path: Path) -> ReadableFile:
     """Read a file of rows, finding encoding, delimiter and escape; BadRow or BadEntry if it cannot be."""
-    content = _read(path)
-    if not content.raw.rows:
+    file = _read(path)
+    if not file.raw.rows:
         raise BadRow(f"{path}:1: the file has a header and no rows; give the file that has them")
-    return content
+    return file
 
 
 def _read(path: Path) -> ReadableFile:
@@ -80,7 +77,9 @@ def _read(path: Path) -> ReadableFile:
     ending = ending_of(path)
     if ending in COLUMNAR or ending in CONVERTED:
         return ReadableFile(read_raw(path))
-    encoding = _encoding(path)
+    with open_bytes(path) as file:
+        has_mark = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
+    encoding = "utf-16" if has_mark else "" if decodes(path, "utf-8") else "cp1252"
     if ending in (*JSON_LINES, ".json"):
         return ReadableFile(read_raw(path, encoding=encoding or "utf-8"), encoding)
     delimiter = _delimiter(path, encoding) if ending != ".tsv" else ""
@@ -114,7 +113,13 @@ def proposal(file: ReadableFile, stated: Mapping[str, object], guessed: Sequence
     fields |= _of_label(file.raw, fields)
     if "text" in fields and "language" not in fields:
         fields |= _language(cells_of(file.raw, str(fields["text"])))
-    return fields | _gaps(file.raw, fields) | _sets(file.raw, fields) | _format(file)
+    sets: dict[str, object] = {}
+    of_file = {name: value for name in ("encoding", "delimiter", "escape") if (value := getattr(file, name))}
+    for name in file.raw.header:
+        if name not in _columns_of(fields) and columns.names_sets(cells_of(file.raw, name)):
+            sets = {"split_column": name}
+            break
+    return fields | _gaps(file.raw, fields) | sets | of_file
 
 
 def _several_rows(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
@@ -125,13 +130,11 @@ def _several_rows(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     text, group = str(fields["text"]), str(fields.get("group", ""))
     who = columns.annotator(raw, taken) if repeats(raw, text) else ""
     by = {"annotator": who} if who else {}
-    own = (
-        columns.of_turns(raw, group, [*taken, who], by_annotators=bool(who))
-        if group and "context" not in fields
-        else {}
-    )
-    if own and (not who or "turn" in own):
-        return {"reader": "turns"} | dict[str, object](own | by) | _only(raw, fields, own.get("speaker", ""))
+    turns: dict[str, str] = {}
+    if group and "context" not in fields:
+        turns = columns.of_turns(raw, group, [*taken, who], by_annotators=bool(who))
+    if turns and (not who or "turn" in turns):
+        return {"reader": "turns"} | dict[str, object](turns | by) | _only(raw, fields, turns.get("speaker", ""))
     others = [name for name in taken if name != group]  # an item's id recurs as a group's does
     item = columns.item(raw, text, [*others, who]) if who and "row_id" not in fields else ""
     return {**by, **({"row_id": item} if item else {})}
@@ -152,68 +155,49 @@ def _only(raw: Raw, fields: Mapping[str, object], speaker: str) -> dict[str, obj
 
 def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
     """What a person should look at before believing a proposal, each in one line."""
-    raw, taken = file.raw, _columns_of(fields)
-    return [
-        *_other_labels(file, fields),
-        *_other_texts(raw, fields),
-        *_ungrouped(raw, fields, taken),
-        *_odd_labels(raw, fields),
-        *_not_combined(raw, fields, taken),
-    ]
+    raw = file.raw
+    taken = _columns_of(fields)
+    lines = []
+    parts = ("text", "label", "group", "row_id", "split_column", "annotator", "turn", "speaker")
+    if others := label_candidates(file, [name for part in parts for name in _named(fields.get(part))]):
+        lines.append(f"other columns that could be the label: {others}")
+    used = [str(fields[part]) for part in ("text", "context", "label") if part in fields]
+    if texts := [name for name in raw.header if name not in used and columns.is_text(cells_of(raw, name))]:
+        lines.append(f"texts that are not read: {', '.join(texts)}; what was said before is `context`")
+    lines += _ungrouped(raw, fields, taken)
+    lines += _odd_labels(raw, fields)
+    is_row_of_each = isinstance(fields.get("label"), list) and repeats(raw, str(fields["text"]))
+    if is_row_of_each and (who := columns.annotator(raw, taken)):
+        lines.append(f"a text has a row of each {who}, which several labels do not combine: keep one row a text")
+    return lines
 
 
 def label_candidates(file: ReadableFile, but: Sequence[str] = ()) -> str:
     """The columns that could be the label, each with its kind: ``strategy (multiclass), V (continuous)``."""
-    names = [f"{name} ({_kind_in_words(file.raw, name)})" for name in columns.labels(file.raw, but)]
-    return ", ".join(names[:MOST_LISTED]) + (
-        f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    )
-
-
-def _other_labels(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
-    """The columns beside the label that could be it."""
-    parts = ("text", "label", "group", "row_id", "split_column", "annotator", "turn", "speaker")
-    others = label_candidates(file, [name for part in parts for name in _named(fields.get(part))])
-    return [f"other columns that could be the label: {others}"] if others else []
-
-
-def _not_combined(raw: Raw, fields: Mapping[str, object], taken: Sequence[str]) -> list[str]:
-    """That several labels of several annotators stay rows of their own."""
-    is_one_row_each = isinstance(fields.get("label"), list) and repeats(raw, str(fields["text"]))
-    who = columns.annotator(raw, taken) if is_one_row_each else ""
-    return [f"a text has a row of each {who}, which several labels do not combine: keep one row a text"] if who else []
+    names = []
+    for name in columns.labels(file.raw, but):
+        kind = "no kind"
+        with suppress(BadRow):
+            kind = str(_kind(file.raw, name)["kind"])
+        names.append(f"{name} ({kind})")
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more
 
 
 def _named(value: object) -> list[str]:
     return [str(name) for name in value] if isinstance(value, list) else [str(value)] if value else []
 
 
-def _kind_in_words(raw: Raw, name: str) -> str:
-    try:
-        return str(_kind(raw, name)["kind"])
-    except BadRow:
-        return "no kind"
-
-
-def _other_texts(raw: Raw, fields: Mapping[str, object]) -> list[str]:
-    """Columns of texts that the proposal leaves unread."""
-    used = [str(fields[part]) for part in ("text", "context", "label") if part in fields]
-    others = [name for name in raw.header if name not in used and columns.is_text(cells_of(raw, name))]
-    return [f"texts that are not read: {', '.join(others)}; what was said before is `context`"] if others else []
-
-
 def _ungrouped(raw: Raw, fields: Mapping[str, object], taken: Sequence[str]) -> list[str]:
     """What looks like a group beside the group, or in its place; and that rows count as independent where none is."""
-    ruled_out = [
-        *taken,
-        *(str(fields[part]) for part in ("annotator", "turn", "speaker", "split_column") if part in fields),
-    ]
+    parts = ("annotator", "turn", "speaker", "split_column")
+    ruled_out = [*taken, *(str(fields[part]) for part in parts if part in fields)]
     others = [f"{name} (a value has {rows:.1f} rows)" for name, rows in columns.groups(raw, ruled_out).items()]
     if "group" in fields or fields.get("annotator"):
         more = f"what repeats, too: {', '.join(others)}; if such rows belong together, write it as `block` or `group`"
         return [more] if others else []
-    what = f"; {', '.join(others)} may say what belongs together: write it as `group`" if others else ""
-    return [f"not grouped: rows count as independent{what}"]
+    hint = f"; {', '.join(others)} may say what belongs together: write it as `group`" if others else ""
+    return [f"not grouped: rows count as independent{hint}"]
 
 
 def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
@@ -221,7 +205,12 @@ def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
     label = fields.get("label")
     if not isinstance(label, str) or label not in raw.header:
         return []
-    cells, lines = _labels_of_rows(raw, label, fields), []
+    cells = cells_of(raw, label)
+    lines = []
+    only, speaker = fields.get("only"), fields.get("speaker")
+    if isinstance(only, list) and isinstance(speaker, str):  # the labels of the rows that the proposal keeps
+        who, at = raw.column(speaker), raw.column(label)
+        cells = [row[at].strip() for row in raw.rows[:LOOKED_AT] if row[who].strip() in only and row[at].strip()]
     spoken_for = fields.get("drop_labels", [])
     for name, share in columns.missing(cells).items():
         if isinstance(spoken_for, list) and name not in spoken_for:
@@ -243,21 +232,11 @@ def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
     return lines
 
 
-def _labels_of_rows(raw: Raw, label: str, fields: Mapping[str, object]) -> list[str]:
-    """The labels of the rows that a proposal keeps: of the speakers in ``only`` where it names some."""
-    only, speaker = fields.get("only"), fields.get("speaker")
-    if not (isinstance(only, list) and isinstance(speaker, str)):
-        return cells_of(raw, label)
-    who, what = raw.column(speaker), raw.column(label)
-    return [row[what].strip() for row in raw.rows[:LOOKED_AT] if row[who].strip() in only and row[what].strip()]
-
-
 def _is_of_groups(raw: Raw, label: str, group: str) -> bool:
     """Whether a label never changes within a group, of which some have several rows."""
-    where, what = raw.column(group), raw.column(label)
-    pairs = {(row[where], row[what]) for row in raw.rows[:LOOKED_AT]}
-    known = {first for first, _ in pairs}
-    return len(pairs) == len(known) < len(raw.rows[:LOOKED_AT])
+    group_at, label_at = raw.column(group), raw.column(label)
+    pairs = {(row[group_at], row[label_at]) for row in raw.rows[:LOOKED_AT]}
+    return len(pairs) == len({name for name, _ in pairs}) < len(raw.rows[:LOOKED_AT])
 
 
 def columns_text(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
@@ -307,14 +286,6 @@ def _columns_of(fields: Mapping[str, object]) -> list[str]:
     return [str(name) for column in columns for name in (column if isinstance(column, list) else [column])]
 
 
-def _encoding(path: Path) -> str:
-    """Encoding that an entry must name: empty for UTF-8, utf-16 by its mark, else Windows-1252."""
-    with open_bytes(path) as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            return "utf-16"
-    return "" if decodes(path, "utf-8") else "cp1252"
-
-
 def _delimiter(path: Path, encoding: str) -> str:
     """Delimiter that an entry must name: the one most frequent in the first line, or empty for the ending's own."""
     header = read_text(path, encoding or "utf-8", "", lambda file: file.readline(LONGEST_HEADER))
@@ -324,10 +295,6 @@ def _delimiter(path: Path, encoding: str) -> str:
     best, count = counts.most_common(1)[0]
     is_usual = best == "," and ending_of(path) == ".csv"
     return "" if is_usual or not count else best
-
-
-def _format(file: ReadableFile) -> dict[str, object]:
-    return {name: value for name in ("encoding", "delimiter", "escape") if (value := getattr(file, name))}
 
 
 def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
@@ -344,10 +311,16 @@ def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
         ids = [name for name in free if columns.words_of(name)[-1:] == ["id"] and _suits(raw, part, name)]
         return ids[0] if len(ids) == 1 else ""
     if part == "text":
-        lengths = {name: _mean_length(raw, name) for name in free}
+        lengths = {}
+        for name in free:
+            cells = cells_of(raw, name)
+            lengths[name] = sum(map(len, cells)) / len(cells) if cells else 0.0
         longest = max(lengths, key=lambda name: lengths[name], default="")
-        is_text = longest and any(" " in cell for cell in cells_of(raw, longest))
-        return longest if longest and ((lengths[longest] > 12 and is_text) or _is_unspaced(raw, longest)) else ""
+        cells = cells_of(raw, longest) if longest else []
+        is_text = any(" " in cell for cell in cells)
+        is_long = sum(map(len, cells)) > 4 * len(cells)
+        is_unspaced = is_long and bool(_language(cells)) and not repeats(raw, longest)  # of a script without spaces
+        return longest if longest and ((lengths[longest] > 12 and is_text) or is_unspaced) else ""
     likely = list(columns.labels(raw, taken)) if part == "label" else []
     return likely[0] if len(likely) == 1 else ""
 
@@ -357,14 +330,8 @@ def _may_be(raw: Raw, part: str, name: str) -> bool:
     cells = cells_of(raw, name)
     if part == "label":
         return not columns.names_sets(cells) and bool(name)
-    return not _holds_lists(raw, name) and bool(name) and not (part == "group" and columns.names_sets(cells))
-
-
-def _is_unspaced(raw: Raw, name: str) -> bool:
-    """Whether a column holds texts of a script that has no spaces."""
-    cells = cells_of(raw, name)
-    letters = sum(len(cell) for cell in cells)
-    return letters > 4 * len(cells) and bool(_language(cells)) and not repeats(raw, name)
+    holds_lists = bool(cells) and all(cell[0] == "[" and cell[-1] == "]" for cell in cells)  # of JSON
+    return not holds_lists and bool(name) and not (part == "group" and columns.names_sets(cells))
 
 
 def _suits(raw: Raw, part: str, name: str) -> bool:
@@ -375,17 +342,6 @@ def _suits(raw: Raw, part: str, name: str) -> bool:
     if part == "group":
         return len(cells) == len(raw.rows[:LOOKED_AT]) and repeats(raw, name)
     return bool(cells)
-
-
-def _holds_lists(raw: Raw, name: str) -> bool:
-    """Whether the cells are lists of JSON, of which an entry can name single values only."""
-    cells = cells_of(raw, name)
-    return bool(cells) and all(cell[0] == "[" and cell[-1] == "]" for cell in cells)
-
-
-def _mean_length(raw: Raw, name: str) -> float:
-    cells = cells_of(raw, name)
-    return sum(map(len, cells)) / len(cells) if cells else 0.0
 
 
 def _of_label(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
@@ -410,14 +366,6 @@ def _gaps(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
         return {}
     position = raw.column(label)
     return {"drop_labels": [""]} if any(not cells[position].strip() for cells in raw.rows) else {}
-
-
-def _sets(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
-    """The column that names published sets, by its name and what it holds."""
-    for name in raw.header:
-        if name not in _columns_of(fields) and columns.names_sets(cells_of(raw, name)):
-            return {"split_column": name}
-    return {}
 
 
 def _of_annotators(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
@@ -447,31 +395,21 @@ def _kind(raw: Raw, label: str) -> dict[str, object]:
         raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; a label has two or more")
     if len(distinct) == 2:
         return {"kind": "binary"}
-    if kind := _kind_of_quantities(distinct, label) or _kind_of_names(cells):
-        return kind
-    if len(distinct) > MOST_CLASSES:
-        raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; is it another column?")
-    return {"kind": "multiclass"}
-
-
-def _kind_of_quantities(distinct: set[str], label: str) -> dict[str, object]:
-    """The kind of labels that are numbers, with a decimal comma or as percentages; nothing for others."""
     if decimal := _decimal(distinct):
         return {"kind": "continuous", **decimal}
     if all(columns.PERCENT.fullmatch(cell) for cell in distinct):
         return {"kind": "continuous"}
-    numbers = _numbers(distinct)
-    return {"kind": _kind_of_numbers(numbers, label)} if numbers else {}
-
-
-def _kind_of_names(cells: Sequence[str]) -> dict[str, object]:
-    """The kind of labels that are words of a scale, or several names in one cell; nothing for others."""
+    if numbers := _numbers(distinct):
+        return {"kind": _kind_of_numbers(numbers, label)}
     if all(names_in_list(cell) is not None for cell in cells):
         return {"kind": "multilabel", "separator": LISTED}
     if steps := columns.scale(cells):
         return {"kind": "ordinal", "classes": steps}
-    separated = _separator(cells)
-    return {"kind": "multilabel", **separated} if separated else {}
+    if separated := _separator(cells):
+        return {"kind": "multilabel", **separated}
+    if len(distinct) > MOST_CLASSES:
+        raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; is it another column?")
+    return {"kind": "multiclass"}
 
 
 def _kind_of_numbers(numbers: Sequence[float], label: str) -> str:

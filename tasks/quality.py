@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import metrics
-from tasks.readers.rationales import placed
+from tasks.rationales import placed
 from tasks.splits.clean import NAMES
 from tasks.splits.contamination import Texts
 from tasks.splits.loading import Splits
@@ -24,31 +24,26 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
     ``people`` maps row ids to who wrote them, where that is known; ``texts`` holds at least the texts of the splits.
     """
     parts = {name: getattr(splits, name) for name in NAMES}
+    lost = {name: rows for name, rows in zip(NAMES, splits.dropped, strict=True) if rows}
+    dropped: dict[str, Any] = {}
+    if lost:
+        dropped["dropped"] = {name: len(rows) for name, rows in lost.items()}
+        before = {name: (*parts[name], *rows) for name, rows in lost.items()}
+        dropped["labels_before"] = {name: labels_of(splits, rows) for name, rows in before.items()}
     return {
         "task": splits.task.id,
         "rows": {name: len(rows) for name, rows in parts.items()},
         "groups": {name: len({row.group for row in rows}) for name, rows in parts.items()},
         "labels": {name: labels_of(splits, rows) for name, rows in parts.items()},
-        **_dropped_rows(splits),
+        **dropped,
         "conflicting": conflicting(splits),
         **_rationales(splits),
         "words": {name: spread([_words(row.text) for row in rows]) for name, rows in parts.items()},
-        "words_with_context": {name: spread([_words_of(row) for row in rows]) for name, rows in parts.items()},
+        "words_with_context": {name: spread([_words(*_texts_of(row)) for row in rows]) for name, rows in parts.items()},
         "repeated": repetitions(splits, texts),
         "people": people_shared(splits, people),
         "floor": floor_of(splits),
         "warnings": list(splits.warnings),
-    }
-
-
-def _dropped_rows(splits: Splits) -> dict[str, Any]:
-    """How many rows each split lost as repetitions of a later one, and its labels with them; empty where none did."""
-    lost = {name: rows for name, rows in zip(NAMES, splits.dropped, strict=True) if rows}
-    if not lost:
-        return {}
-    return {
-        "dropped": {name: len(rows) for name, rows in lost.items()},
-        "labels_before": {name: labels_of(splits, (*getattr(splits, name), *rows)) for name, rows in lost.items()},
     }
 
 
@@ -138,12 +133,12 @@ def floor_of(splits: Splits) -> float:
     return metrics.floor(metric, np.array([row.label for row in splits.test]), answer)
 
 
-def _words(text: str) -> int:
-    return len(text.split())
+def _words(*texts: str) -> int:
+    return sum(len(text.split()) for text in texts)
 
 
-def _words_of(row: Example) -> int:
-    return _words(row.text) + sum(_words(turn.text) for turn in row.context)
+def _texts_of(row: Example) -> tuple[str, ...]:
+    return row.text, *(turn.text for turn in row.context)
 
 
 def _pair(row: Example) -> tuple[tuple[str, ...], str]:
@@ -171,7 +166,8 @@ def _across(
     texts: Texts,
 ) -> dict[str, int]:
     """Rows of the later split whose text occurs in the earlier one, exactly or nearly."""
-    known, here = {_pair(row) for row in earlier}, texts.mask_of(earlier_texts)
+    known = {_pair(row) for row in earlier}
+    here = texts.mask_of(earlier_texts)
     return {
         "context_and_text": sum(_pair(row) in known for row in later),
         "text": int(here[after].sum()),
@@ -195,7 +191,7 @@ def statistics(splits: Splits) -> dict[str, Any]:
     everything = [row for rows in parts.values() for row in rows]
     words: Counter[str] = Counter()
     for row in everything:
-        for text in (row.text, *(turn.text for turn in row.context)):
+        for text in _texts_of(row):
             words.update(WORD.findall(text))
     return {
         "rows": {name: len(rows) for name, rows in parts.items()},

@@ -152,10 +152,6 @@ class Label:
         """Check that kind, classes and range fit each other; raise BadEntry if not."""
         if self.kind not in KINDS:
             raise BadEntry(f"label kind {self.kind!r} is not one of {', '.join(KINDS)}")
-        self._check_columns()
-        self._check_classes()
-
-    def _check_columns(self) -> None:
         self._check_annotators()
         if self.kind != "multilabel" and self.separator:
             raise BadEntry(f'a {self.kind} label is one column without `separator`; or set `kind` to "multilabel"')
@@ -164,12 +160,11 @@ class Label:
                 "a multilabel label needs either a `separator` between the class names of its column, "
                 "or a list of 0/1 columns as `label`"
             )
-        if self.combine:
-            return
-        if self.columns and not self.classes:
-            object.__setattr__(self, "classes", self.columns)
-        if self.columns and len(self.columns) != len(self.classes):
-            raise BadEntry(f"{len(self.columns)} label columns for {len(self.classes)} classes")
+        if self.columns and not self.combine:
+            object.__setattr__(self, "classes", self.classes or self.columns)
+            if len(self.columns) != len(self.classes):
+                raise BadEntry(f"{len(self.columns)} label columns for {len(self.classes)} classes")
+        self._check_classes()
 
     def _check_annotators(self) -> None:
         if self.decimal and (self.decimal not in DECIMALS or self.kind != "continuous"):

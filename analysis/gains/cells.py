@@ -23,8 +23,7 @@ from adapters_store.store import Store
 from analysis.tables import few
 from tasks.errors import BadInput
 from tasks.metrics import MEASURES, decisions, labels_and_logits
-from tasks.splits.contamination import Contact
-from tasks.splits.near import LeftOut
+from tasks.splits.contamination import Contact, LeftOut
 
 Manifest = Mapping[str, Any]
 FLAG = "contaminated"

@@ -22,7 +22,7 @@ from analysis.manuscript.subject import Subject
 from analysis.manuscript.tables import tables
 from analysis.sections.answers import silent
 from analysis.sections.importance import Progress
-from tasks.readers.formats.streams import read_text
+from tasks.readers.streams import read_text
 
 # A document that holds all parts, to be looked at: ``pdflatex main``, ``bibtex main``, twice ``pdflatex main``.
 

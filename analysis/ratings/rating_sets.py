@@ -20,8 +20,7 @@ from analysis.results.own_table import rating_rows
 from analysis.results.results import GAINS, RATINGS, TASKS, Results
 from analysis.tables import Declared, framed
 from tasks.errors import BadRow
-from tasks.ratings import Rating, ratings_in
-from tasks.ratings.readings import Repeat, readings_in
+from tasks.ratings import Rating, Repeat, ratings_in, readings_in
 
 PEOPLE, MODEL, BOTH = "people's", "the model's", "both"
 MEAN = "mean of people"

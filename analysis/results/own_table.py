@@ -22,8 +22,7 @@ from tasks.errors import BadRow, MissingData
 from tasks.metrics import MEASURES
 from tasks.plain_text import counted, nearest
 from tasks.ratings import Rating, themes
-from tasks.readers.formats.text_table import Raw
-from tasks.readers.raw import read_raw
+from tasks.readers.raw import Raw, read_raw
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 NEEDED, OPTIONAL = ("intermediate", "target", "score", "baseline"), ("seed", "metric")

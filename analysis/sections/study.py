@@ -19,7 +19,7 @@ from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Sec
 from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, few, inline, interval, number, percent, tally, yes_no
-from tasks.splits.near import LeftOut
+from tasks.splits.contamination import LeftOut
 
 SYNTHETIC = Text(
     "Every number on this page comes from made-up texts. It shows that the machinery works and says nothing about"

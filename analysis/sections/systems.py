@@ -18,7 +18,7 @@ from analysis.results.leaderboard import Leaderboard
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, interval, number, signed, yes_no
-from tasks.metrics.rationales import FORMS
+from tasks.rationales import FORMS
 
 BOARD_TEXT = (
     "Every way to solve a target that was run, on the same test rows: systems, the adapter alone, and the transfer that"

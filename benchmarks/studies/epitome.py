@@ -28,7 +28,7 @@ from analysis.results.leaderboard import leaderboard
 from analysis.results.repeats import answers_by_repeat, nadeau_bengio
 from harness.api import Study
 from tasks.metrics import accuracy, macro_f1
-from tasks.metrics.rationales import FORMS, iou_f1, token_f1
+from tasks.rationales import FORMS, iou_f1, token_f1
 
 COMPARED = {
     "micromodels": ("micromodels-published", "micromodels"),

@@ -13,24 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.study.systems import NO_LEAK, Fit
-from harness.systems.micromodels.seeds import (
+from harness.systems.micromodels import (
     Floats,
     Seeds,
     Sentences,
     chosen_threshold,
+    encoder_of,
     nearest,
     read,
     seeds_of,
 )
-from harness.systems.micromodels.sentences import encoder_of
 from harness.training.tokens.tokenizer import load_tokenizer
-from tasks.metrics.rationales import FORMS, iou_f1, marked, token_f1
-from tasks.readers.rationales import placed
+from tasks.rationales import FORMS, iou_f1, marked, placed, token_f1
 from tasks.task import Example
 
 
 class Reduced(NamedTuple):
-    """F1 of tokens and of spans on the test rows by so many seeds, in a form of tasks.metrics.rationales."""
+    """F1 of tokens and of spans on the test rows by so many seeds, in a form of tasks.rationales."""
 
     seeds: int
     form: str

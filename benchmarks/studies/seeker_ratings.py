@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tasks.errors import BadRow
 from tasks.plain_text import counted, harmless
 from tasks.readers.esconv import ROLES
-from tasks.readers.formats.text_table import Cells, Raw
+from tasks.readers.raw import Cells, Raw
 
 DIALOG, SURVEY = "dialog", "survey_score.seeker."
 STRATEGIES = (

@@ -23,7 +23,7 @@ import torch
 
 from adapters_store import Store
 from benchmarks import machine
-from harness.raw.data_folder import data_folder
+from harness.raw.holdings import data_folder
 from harness.run.pack import run_cells
 from harness.study.cell import Cell, make_cell
 from harness.study.config import StudyConfig

@@ -38,7 +38,7 @@ import torch
 from adapters_store import Store
 from benchmarks import machine
 from benchmarks.trainings.cells import column_parser
-from harness.raw.data_folder import data_folder
+from harness.raw.holdings import data_folder
 from harness.run.pack import run_cells
 from harness.study.cell import Cell
 from harness.study.file import load_study

@@ -18,7 +18,7 @@ from tasks.readers.raw import read_raw
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tasks.readers.formats.text_table import Raw
+    from tasks.readers.raw import Raw
 
 PARTS = {
     "over-time": "Over time, among authors who stay",

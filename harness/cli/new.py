@@ -16,7 +16,6 @@ from harness.api import dry_run
 from harness.cli.options import Leaves, leaf_of, registry_option
 from harness.cli.terminal import downloads, print_json, verbatim
 from tasks.columns import cells_of
-from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.proposal import (
     columns_text,
@@ -29,7 +28,7 @@ from tasks.proposal import (
     task_id,
 )
 from tasks.readers.rows import refuse_folder
-from tasks.registry import Registry
+from tasks.registry import ID_PATTERN, Registry, tasks_of
 from tasks.task import KINDS, why_taken
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def new_task(options: argparse.Namespace) -> int:
 
 def _entry(folder: Path, options: argparse.Namespace) -> tuple[dict[str, object], list[str]]:
     """Fields of the entry, from flags and columns, confirmed by whoever sits at a terminal; and what to look at."""
-    from harness.raw.hub_dataset import PREFIX
+    from harness.raw.fetch import PREFIX
 
     path, defaults = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
     table = read_file(path)
@@ -141,8 +140,7 @@ def _local_file(folder: Path, options: argparse.Namespace) -> tuple[Path, dict[s
 
 def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     """The first file of a dataset of the hub, after fetching all of them, and what an entry says of the dataset."""
-    from harness.raw.fetch import fetch
-    from harness.raw.hub_dataset import hub_dataset
+    from harness.raw.fetch import fetch, hub_dataset
 
     dataset, data = hub_dataset(options.file), Path(options.data)
     with downloads(options.quiet) as watch:

@@ -12,14 +12,13 @@ from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.terminal import print_json, print_rows, records
 from tasks.errors import BadInput, BadRow
 from tasks.plain_text import counted, harmless
-from tasks.readers.formats.text_table import LONGEST_NAME
-from tasks.readers.raw import KNOWN, read_raw
+from tasks.readers.raw import KNOWN, LONGEST_NAME, read_raw
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.results.people.perceived import Rated
-    from tasks.readers.formats.text_table import Raw
+    from tasks.readers.raw import Raw
 
 TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "": math.nan}
 MOST_INTENTS, MOST_WORDS = 60, 5  # of more a column holds texts, which are never shown

@@ -21,8 +21,8 @@ from tasks.task import Task
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.systems.prompting.asking import CallSettings
     from harness.systems.prompting.rater import Item, Rated
-    from harness.systems.prompting.settings import CallSettings
 
 
 def add(leaves: Leaves) -> None:
@@ -136,7 +136,7 @@ def ask_model(options: argparse.Namespace) -> int:
 def _call_settings(options: argparse.Namespace) -> CallSettings:
     from dataclasses import fields
 
-    from harness.systems.prompting.settings import CallSettings
+    from harness.systems.prompting.asking import CallSettings
 
     given = {field.name: getattr(options, field.name) for field in fields(CallSettings)}
     try:
@@ -177,7 +177,7 @@ def _say_what_leaves(wanted: Sequence[Item], settings: CallSettings, answers: Pa
     """Print what would be sent, to whom and at what price."""
     from dataclasses import asdict
 
-    from harness.preflight.leaving import price, whom
+    from harness.preflight.estimate import price, whom
     from harness.systems.prompting.rater import SENT, outlay
     from harness.systems.prompting.server import is_this_machine
 
@@ -197,7 +197,7 @@ def _say_what_leaves(wanted: Sequence[Item], settings: CallSettings, answers: Pa
 
 
 def _write(out: Path, rated: Rated) -> None:
-    from tasks.ratings.readings import rows_of
+    from tasks.ratings import rows_of
 
     rows = rows_of(rated.readings, rated.rater)
     with atomic(out) as part, part.open("w", encoding="utf-8", newline="") as handle:
@@ -209,7 +209,7 @@ def _write(out: Path, rated: Rated) -> None:
 def _agreement(out: Path, rater: str, others: Sequence[Rating]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """How the ratings in a file agree with those of others who have rated its tasks, and their readings among them."""
     from analysis.ratings.rating_sets import Beside, agreements, frame_of, repeats
-    from tasks.ratings.readings import readings_in
+    from tasks.ratings import readings_in
 
     own = Beside.of(ratings_in([out]), readings_in(out))
     tasks = set(own.ratings.task)

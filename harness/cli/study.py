@@ -37,7 +37,7 @@ from tasks.errors import BadStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.preflight.machine import Line
+    from harness.preflight.doctor import Line
     from harness.search.outcome import SearchResult, Trial
     from harness.similarity.fill import FillReport
     from harness.study.config import StudyConfig
@@ -233,7 +233,7 @@ def _training_row(study: StudyConfig, registry: Registry, name: str) -> dict[str
 
 def splits_of(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any], task: str) -> Splits:
     """A task's rows, read where the options say; BadInput where the files are not those of the stored study."""
-    from harness.raw.stored_study import stored_splits
+    from harness.raw.holdings import stored_splits
 
     ids = Path(options.splits) if options.splits else None
     return stored_splits(store, manifest, task, Path(options.data), ids=ids, registry=options.registry)
@@ -256,7 +256,7 @@ def name_of(study: str) -> str:
 
 def show_doctor(options: argparse.Namespace) -> int:
     """Print what was looked at; exit code 1 when something is a problem."""
-    from harness.preflight.machine import PROBLEM
+    from harness.preflight.doctor import PROBLEM
 
     study = study_of(options) if options.study else None
     lines = []
@@ -271,8 +271,7 @@ def show_doctor(options: argparse.Namespace) -> int:
 
 
 def _lines(study: Study | None, store: Path) -> Iterator[Line]:
-    from harness.preflight.doctor import store_lines, study_lines
-    from harness.preflight.machine import machine_lines
+    from harness.preflight.doctor import machine_lines, store_lines, study_lines
 
     yield from machine_lines(study.config if study else None)
     if study is not None:
@@ -287,7 +286,7 @@ def fetch_study(options: argparse.Namespace) -> int:
     """Print whether each thing is here and the environment for the jobs; exit code 1 when a download failed."""
     if options.folder:
         return pack_study(options)
-    from harness.preflight.prefetch import FAILED, environment, prefetch
+    from harness.preflight.doctor import FAILED, environment, prefetch
 
     study = study_of(options)
     line, results = environment(study.data, study.store.root), []
@@ -305,7 +304,7 @@ def fetch_study(options: argparse.Namespace) -> int:
 
 def pack_study(options: argparse.Namespace) -> int:
     """Pack what is to be trained on a closed node, and print what goes, what stays and the next commands."""
-    from harness.closed.packing import pack
+    from harness.closed.home import pack
 
     study, folder = study_of(options), Path(options.folder)
     packed = pack(study.plan, study.store, folder, options.megabytes)

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Store
 from harness.cli.options import Leaves, leaf_of, out_option, registry_option, splits_option
 from harness.cli.terminal import Steps, print_json, print_rows
-from tasks import entry
 from tasks.errors import BadInput, MissingData
 from tasks.ratings import rating_files, ratings
+from tasks.readers.published import wassa_people
 from tasks.readers.rows import data_path, uses_fallback
-from tasks.readers.wassa import wassa_people
-from tasks.registry import Registry
+from tasks.registry import Registry, field_reference, field_rows
 from tasks.task import Task, classes_of
 
 if TYPE_CHECKING:
@@ -107,9 +106,9 @@ def show_task(options: argparse.Namespace) -> int:
 def show_fields(options: argparse.Namespace) -> int:
     """Print the reference of the fields of an entry, as in the documentation."""
     if options.json:
-        print_json(entry.field_rows())
+        print_json(field_rows())
     else:
-        print(entry.field_reference(), end="")
+        print(field_reference(), end="")
     return 0
 
 

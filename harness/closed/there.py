@@ -19,17 +19,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import safetensors
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from adapters_store import Store
 from adapters_store.disk import atomic
-from harness.closed.bare import bare_encoder
 from harness.closed.parcel import CONFIG, MEGABYTE, Outcome, Parcel, part_from, part_of, read_outcomes, write_outcomes
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
@@ -38,11 +39,91 @@ from harness.training.checkpoint import Checkpoints
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import PRECISIONS, freeze
 from harness.training.lanes.state import beginning
-from harness.training.lanes.train import Finished, Lanes
+from harness.training.lanes.train import Lanes
 from harness.training.recipe import Attempt, Recipe
 from harness.training.tensors import name_of
 from harness.training.trained import finite
 from tasks.errors import BadInput
+
+# The frozen encoder without the library that has it: BERT and RoBERTa from named tensors, in torch alone, as far as
+# ``harness.training.lanes.frozen`` takes them apart, under the library's names.
+ACTIVATIONS = {"gelu": functional.gelu, "relu": functional.relu}
+FIELDS = (
+    *("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),
+    *("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "layer_norm_eps"),
+    *("hidden_act", "pad_token_id"),
+)
+PARTS = ("embeddings.", "encoder.")  # what the names of its tensors start with
+
+
+class Embeddings(nn.Module):
+    """Words, positions and segments, added and normed; RoBERTa counts positions from its padding id on."""
+
+    def __init__(self, config: SimpleNamespace, tensors: Mapping[str, Tensor]) -> None:
+        """Take the tensors whose names start with ``embeddings.``."""
+        super().__init__()
+        self.pads_first = config.model_type != "bert"
+        self.pad = config.pad_token_id
+        for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
+            self.register_buffer(name, tensors[f"embeddings.{name}.weight"])
+        self.LayerNorm = _norm(config, tensors, "embeddings.LayerNorm")
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """``[b, t, d]`` of token ids and segments ``[b, t]``; without segments all are 0."""
+        if self.pads_first:
+            own = (input_ids != self.pad).int()
+            positions = (own.cumsum(1).type_as(own) * own).long() + self.pad
+        else:
+            positions = torch.arange(input_ids.shape[1], device=input_ids.device).unsqueeze(0)
+        segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        words = functional.embedding(input_ids, self.word_embeddings)  # type: ignore[arg-type]
+        words = words + functional.embedding(segments, self.token_type_embeddings)  # type: ignore[arg-type]
+        words = words + functional.embedding(positions, self.position_embeddings)  # type: ignore[arg-type]
+        normed: Tensor = self.LayerNorm(words)
+        return normed
+
+
+def bare_encoder(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:  # noqa: ANN401
+    """What ``freeze`` takes apart, from FIELDS of a config and tensors whose names start with PARTS."""
+    own = SimpleNamespace(**config)
+    layers = [_layer(own, tensors, f"encoder.layer.{depth}") for depth in range(own.num_hidden_layers)]
+    embeddings = Embeddings(own, tensors)
+    base = SimpleNamespace(embeddings=embeddings, encoder=SimpleNamespace(layer=layers), parameters=list)
+    return SimpleNamespace(base_model=base, config=own)
+
+
+def _layer(config: SimpleNamespace, tensors: Mapping[str, Tensor], name: str) -> SimpleNamespace:
+    def dense(part: str) -> nn.Linear:
+        weight, bias = tensors[f"{name}.{part}.weight"], tensors[f"{name}.{part}.bias"]
+        made = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
+        made.weight, made.bias = (nn.Parameter(value, requires_grad=False) for value in (weight, bias))
+        return made
+
+    attention = SimpleNamespace(
+        num_attention_heads=config.num_attention_heads,
+        attention_head_size=config.hidden_size // config.num_attention_heads,
+        **{part: dense(f"attention.self.{part}") for part in ("query", "key", "value")},
+    )
+    attended = SimpleNamespace(
+        dense=dense("attention.output.dense"), LayerNorm=_norm(config, tensors, f"{name}.attention.output.LayerNorm")
+    )
+    return SimpleNamespace(
+        attention=SimpleNamespace(self=attention, output=attended),
+        intermediate=SimpleNamespace(
+            dense=dense("intermediate.dense"), intermediate_act_fn=ACTIVATIONS[config.hidden_act]
+        ),
+        output=SimpleNamespace(
+            dense=dense("output.dense"), LayerNorm=_norm(config, tensors, f"{name}.output.LayerNorm")
+        ),
+    )
+
+
+def _norm(config: SimpleNamespace, tensors: Mapping[str, Tensor], name: str) -> nn.LayerNorm:
+    weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+    made = nn.LayerNorm(weight.shape[0], eps=config.layer_norm_eps, device="meta")
+    made.weight, made.bias = (nn.Parameter(value, requires_grad=False) for value in (weight, bias))
+    return made
+
 
 MOST = 15 * MEGABYTE  # bytes of one file of outcomes
 RUN = "fold-1"  # the name of the first training of a cell, as attempts have it
@@ -123,12 +204,9 @@ class Job:
 
     def _missing(self, pack: Mapping[str, Any]) -> list[Cell]:
         """The cells of a pack that have no outcome, or whose adapter has gone that others need."""
-        return [
-            Cell(**own)
-            for own in pack["cells"]
-            if own["key"] not in self._outcomes
-            or (own["key"] in self._needed and not self._adapter(own["key"]).exists())
-        ]
+        cells = [Cell(**fields) for fields in pack["cells"]]
+        gone = {key for key in self._needed if not self._adapter(key).exists()}
+        return [cell for cell in cells if cell.key not in self._outcomes or cell.key in gone]
 
     @cached_property
     def _outcomes(self) -> set[str]:
@@ -147,7 +225,8 @@ class Job:
 
     def _train(self, pack: Mapping[str, Any], cells: Sequence[Cell]) -> None:
         """Train the cells of a pack as lanes, from their checkpoints where there are any."""
-        clocks, device = _clocks(), self.device.ready()
+        clocks = _clocks()
+        device = self.device.ready()
         parts = {name: part_from(self.parcel.group(rows)) for name, rows in pack["rows"].items()}
         plan = self.parcel.plan
         backbone = CarriedBackbone(**plan["backbone"], folder=part_of(self.parcel.folder, 1), size=plan["weight_bytes"])
@@ -162,12 +241,25 @@ class Job:
             return LaneTrainer(frozen, state, recipe, padding, has_segments=backbone.model_type == "bert")
 
         finished = Lanes(attempt, parts, pack["padding"], points, device, begin).train()
-        self._keep_adapters(cells, finished)
+        for cell, lane in zip(cells, finished, strict=True):
+            if cell.key in self._needed:  # cells without an outcome stand on this adapter
+                weights = {name: value for name, value in lane.weights.items() if not name.startswith("head.")}
+                with atomic(self._adapter(cell.key)) as part:
+                    save_file(weights, part)
         spent = [(now - then) / len(cells) for now, then in zip(_clocks(), clocks, strict=True)]
         for cell, lane in zip(cells, finished, strict=True):
-            seconds = [own + before for own, before in zip(spent, points.earlier(cell.key), strict=True)]
+            seconds = [now + before for now, before in zip(spent, points.earlier(cell.key), strict=True)]
             origin = self._provenance(len(cells), lane.lanes, seconds, device)
-            self._new[cell.key] = _outcome(lane, pack["rows"], origin)
+            facts = {  # what goes home of a lane: everything but its weights
+                "rows": pack["rows"],
+                "best_epoch": lane.fitted.best_epoch,
+                "validation": finite(lane.fitted.validation),
+                "history": lane.fitted.history,
+                "proofs": lane.proofs,
+                "provenance": origin,
+            }
+            logits = {name: torch.from_numpy(values.copy()) for name, values in lane.logits.items()}
+            self._new[cell.key] = Outcome(logits, facts)
         self.trained += len(cells)
         self._write()
         for cell in cells:
@@ -181,10 +273,8 @@ class Job:
         """What a cell stands on: trained here before, or carried; None for a baseline."""
         if cell.intermediate is None:
             return None
-        own = pack["stands_on"][cell.key]
-        if "cell" in own:
-            return load_file(self._adapter(own["cell"]))
-        return self._start(own)
+        ground = pack["stands_on"][cell.key]
+        return load_file(self._adapter(ground["cell"])) if "cell" in ground else self._start(ground)
 
     def _watch(self, what: str, epoch: int, epochs: int) -> None:
         """Hear of the epoch at which a training is taken up, and of each that ends; TimeIsUp after one of those."""
@@ -192,14 +282,6 @@ class Job:
         begun = self._begun.setdefault(what, epoch)
         if begun < epoch < epochs and time.monotonic() > self.until:
             raise TimeIsUp
-
-    def _keep_adapters(self, cells: Sequence[Cell], finished: Sequence[Finished]) -> None:
-        """Keep the adapters on which cells stand that have no outcome."""
-        for cell, lane in zip(cells, finished, strict=True):
-            if cell.key in self._needed:
-                own = {name: value for name, value in lane.weights.items() if not name.startswith("head.")}
-                with atomic(self._adapter(cell.key)) as part:
-                    save_file(own, part)
 
     def _write(self) -> None:
         """Write the outcomes of this call; a file that has become large is left behind, and another begun."""
@@ -210,7 +292,7 @@ class Job:
 
     def _provenance(self, lanes: int, chunk: int, spent: Sequence[float], device: torch.device) -> dict[str, Any]:
         plan = self.parcel.plan
-        own = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+        here = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
         return {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "host": socket.gethostname(),
@@ -220,23 +302,10 @@ class Job:
             "chunk": chunk,
             "wall_seconds": round(spent[0], 3),
             "cpu_seconds": round(spent[1], 3),
-            "versions": plan["versions"] | own | {"safetensors": safetensors.__version__},
+            "versions": plan["versions"] | here | {"safetensors": safetensors.__version__},
             "code": plan["code"],
         }
 
 
 def _clocks() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
-
-
-def _outcome(lane: Finished, rows: Mapping[str, str], origin: Mapping[str, Any]) -> Outcome:
-    """What goes home of a lane: everything but its weights."""
-    facts = {
-        "rows": rows,
-        "best_epoch": lane.fitted.best_epoch,
-        "validation": finite(lane.fitted.validation),
-        "history": lane.fitted.history,
-        "proofs": lane.proofs,
-        "provenance": origin,
-    }
-    return Outcome({name: torch.from_numpy(values.copy()) for name, values in lane.logits.items()}, facts)

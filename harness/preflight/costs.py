@@ -12,8 +12,7 @@ from adapters_store.roles import FLOOR
 
 if TYPE_CHECKING:
     from adapters_store import Record, Store
-    from harness.preflight.estimate import Disk, Rates, Todo
-    from harness.preflight.leaving import Sent
+    from harness.preflight.estimate import Disk, Rates, Sent, Todo
     from harness.study.plan import Plan
     from harness.training.tokens.lengths import RowTokens
 
@@ -25,8 +24,7 @@ class Costs:
 
     def __init__(self, plan: Plan, store: Store, records: Sequence[Record]) -> None:
         """Read some rows of every task with the backbone's tokenizer, and the costs of ``records``."""
-        from harness.preflight.estimate import assumed_rates, disk_of, measured_rates, to_do
-        from harness.preflight.leaving import sent
+        from harness.preflight.estimate import assumed_rates, disk_of, measured_rates, sent, to_do
 
         self.plan, self.store = plan, store
         names = dict.fromkeys(cell.target for cell in plan.cells)

@@ -1,27 +1,34 @@
-"""What a plan will cost, from what the store's records have cost; docs/cluster.md has the formulas.
+"""What a plan will cost, from what the store's records have cost, and what of its texts would leave the machine.
 
-Work is counted in row-epoch tokens: a training row's tokens once per epoch, a row's that is only evaluated half as much
-(a frozen encoder's backward pass costs about what its forward pass costs). Nothing here loads a model.
+docs/cluster.md has the formulas. Work is counted in row-epoch tokens: a training row's tokens once per epoch, a
+row's that is only evaluated half as much (a frozen encoder's backward pass costs about what its forward pass costs).
+Nothing here loads a model.
+
+Only systems that say so (``leaving``, harness.study.systems) send texts. Nothing is connected to here: prompts are
+made, counted and thrown away. Tokens are estimated from bytes, so prices are estimates, too; what a model may cost at
+most is said by the setting ``most_cost``, which holds.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 from adapters_store import Record, Store
+from adapters_store.roles import SYSTEM
 from adapters_store.store import LEFT_OUT
 from harness.study.backbones.backbone import Backbone
-from harness.study.cell import Cell
+from harness.study.cell import Cell, seed_of
 from harness.study.config import share_of
 from harness.study.intermediates.weights import weightless
 from harness.study.plan import Pack, Plan
+from harness.study.systems import Leaving, in_window, kind_of
 from harness.systems import system_of
-from harness.systems.fitted import OF_SYSTEM, way_of_system
+from harness.systems.fitted import OF_SYSTEM, answers_beside, way_of_system
 from harness.systems.system import ADAPTER_PASSES
 from tasks.splits.loading import Splits
 
@@ -176,15 +183,12 @@ def measured_rates(
             if work >= least[way]:
                 way = way or system.way(spec, int(provenance.get("lanes", 1)))
                 timings[str(provenance["device"])][way].append((float(provenance["wall_seconds"]), work))
-    rates = [_rates(device, ways) for device, ways in timings.items() if _tells(ways, todo)]
+    rates = []
+    for device, ways in timings.items():
+        has_adapter = any(not way.startswith(OF_SYSTEM) for way in ways)
+        if has_adapter or all(cell.way in ways for cell in todo if cell.passes is not None):
+            rates.append(_rates(device, ways))
     return sorted(rates, key=lambda rates: -rates.whole.records)
-
-
-def _tells(ways: Iterable[str], todo: Iterable[Todo]) -> bool:
-    """Whether an adapter was measured, or else every way that an adapter's rate would stand for."""
-    return any(not way.startswith(OF_SYSTEM) for way in ways) or all(
-        cell.way in ways for cell in todo if cell.passes is not None
-    )
 
 
 def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
@@ -220,10 +224,6 @@ def weight_bytes(cell: Cell, backbone: Backbone) -> int:
     return system_of(cell.spec).kept_bytes(cell.spec, backbone)
 
 
-def _outputs(cell: Cell) -> int:
-    return len(cell.spec["label"]["classes"]) or 1
-
-
 @dataclass(frozen=True)
 class Disk:
     """Bytes of the records to come, how many cells' were measured, and most bytes of a running pack's checkpoints."""
@@ -245,11 +245,11 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
         known = sizes.get(_like(cell.spec), []) if cell.keeps_weights(plan.study.keep) else []
         measured += bool(known)
         whole += round(sum(known) / len(known)) if known else _record_bytes(cell, plan)
-    return Disk(whole, measured, max((_checkpoint_bytes(pack, plan.backbone) for pack in packs), default=0))
-
-
-def _checkpoint_bytes(pack: Pack, backbone: Backbone) -> int:
-    return sum(system_of(cell.spec).checkpoint_copies * weight_bytes(cell, backbone) for cell in pack.cells)
+    checkpoints = [
+        sum(system_of(cell.spec).checkpoint_copies * weight_bytes(cell, plan.backbone) for cell in pack.cells)
+        for pack in packs
+    ]
+    return Disk(whole, measured, max(checkpoints, default=0))
 
 
 def _like(spec: Mapping[str, Any]) -> str:
@@ -260,4 +260,97 @@ def _like(spec: Mapping[str, Any]) -> str:
 def _record_bytes(cell: Cell, plan: Plan) -> int:
     rows = planned_rows(cell, plan.splits[cell.target])
     weights = weight_bytes(cell, plan.backbone) if cell.keeps_weights(plan.study.keep) else 0
-    return weights + (ROW_BYTES + LOGIT_BYTES * _outputs(cell)) * (rows.validation + rows.test) + RECORD_BYTES
+    outputs = len(cell.spec["label"]["classes"]) or 1
+    return weights + (ROW_BYTES + LOGIT_BYTES * outputs) * (rows.validation + rows.test) + RECORD_BYTES
+
+
+NOBODY = "a server that is not named yet"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one system of a study would send, over all cells that are not stored; equal calls count once."""
+
+    system: str
+    host: str
+    stays: bool
+    texts: int
+    calls: int
+    tokens: int
+    dollars: float
+    most_cost: float
+    unstated: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The same in words."""
+        if not self.calls:
+            return [f"system {self.system}: nothing is sent, every answer is kept"]
+        lines = [
+            f"system {self.system}: up to {self.texts:,} texts in {self.calls:,} calls, about {self.tokens:,} tokens,"
+            f" go to {whom(self.host, stays=self.stays)}; {price(self.dollars, self.most_cost)}"
+        ]
+        if self.unstated and not self.stays:
+            lines.append(f"  ask the authors first, their licence is unstated: {', '.join(self.unstated)}")
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
+
+
+def whom(host: str, *, stays: bool) -> str:
+    """Where what is sent goes, in words; that it leaves the machine is not to be overlooked."""
+    name = host or NOBODY
+    return f"{name}, which is this machine" if stays else f"{name}: THEY LEAVE THIS MACHINE"
+
+
+def price(dollars: float, most_cost: float) -> str:
+    """What that costs, as far as prices are set, and the cap, in words."""
+    said = f"about {dollars:.2g} dollars" if dollars else "at a price that is not set (price_in, price_out)"
+    return said + (f", most_cost {most_cost:g}" if most_cost else ", no most_cost" if dollars else "")
+
+
+def sent(plan: Plan, store: Store) -> list[Sent]:
+    """What every system of the plan that asks a server would send, in the order of the study."""
+    cells: dict[str, list[Cell]] = {}
+    for cell in plan.cells:
+        if cell.role == SYSTEM and cell.key not in store and kind_of(cell.spec["system"]).leaving:
+            cells.setdefault(cell.system, []).append(cell)
+    return [of for name, own in cells.items() if (of := _of_system(name, own, plan, store))]
+
+
+def _of_system(name: str, cells: Sequence[Cell], plan: Plan, store: Store) -> Sent | None:
+    parts = [(cell, leaving) for cell in cells for leaving in _of_cell(cell, plan, store)]
+    if not parts:
+        return None
+    calls = {key: call for _, leaving in parts for key, call in leaving.calls.items()}
+    texts = {(plan.splits[cell.target].task.dataset.id, id) for cell, leaving in parts for id in leaving.ids}
+    first = parts[0][1]
+    tokens, dollars = (sum(call[place] for call in calls.values()) for place in (0, 1))
+    most = float(cells[0].local.get("most_cost", 0.0))
+    unstated: dict[str, None] = {}
+    for target in (cell.target for cell in cells if plan.study.data != "synthetic"):
+        licence = plan.splits[target].task.dataset.licence.lower()
+        if not licence or "unstated" in licence:
+            unstated[target] = None
+    return Sent(
+        name, first.host, first.stays, len(texts), len(calls), round(tokens), float(dollars), most, tuple(unstated)
+    )
+
+
+def _of_cell(cell: Cell, plan: Plan, store: Store) -> list[Leaving]:
+    """What a cell would send, fold by fold; nothing where it sends none."""
+    from harness.training.inputs import rows_of
+
+    kind, splits = kind_of(cell.spec["system"]), plan.splits[cell.target]
+    assert kind.leaving is not None
+    assert splits.task.instruction is not None
+    config = kind.configured({**cell.spec["config"], **cell.local}, f"system.{cell.system}")
+    seed, answers = seed_of(kind.name, cell.target, cell.seed), answers_beside(store.root)
+    each = []
+    for fold in splits.folds or (splits,):
+        of_fold = rows_of(cell, fold)
+        rows = {name: in_window(getattr(of_fold, name), config) for name in ("train", "validation", "test")}
+        leaving = kind.leaving(config, splits.task.instruction, rows, seed, answers)
+        each += [leaving] if leaving is not None else []
+    return each

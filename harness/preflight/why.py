@@ -95,7 +95,7 @@ class _StoredCells:
             return Cause(f"failed: {' '.join(note.reason.split())}", cell.label)
         # What is missing further down is the root: a cell is trained anew because its intermediate is.
         below = [self.planned[key] for key in cell.stands_on if key in self.planned]
-        if absent := [own for own in below if own.key not in self.store]:
+        if absent := [other for other in below if other.key not in self.store]:
             return self.cause(absent[0])
         # The nearest record of the same cell is the one with the fewest changes, the newest of equals.
         earlier = min(self.same[_identity(cell.spec)], key=lambda spec: len(changes(spec, cell.spec)), default=None)
@@ -166,9 +166,13 @@ def _line_of(members: list[tuple[Cause, Cell]]) -> Why:
     names = list(dict.fromkeys(cause.of for cause, _ in members))
     is_of_tasks = any(name.partition(".")[0] in OF_TASKS for name, _, _ in cause.changes)
     counts = Counter(_kind(cell, names if is_of_tasks else ()) for _, cell in members)
-    kinds = {
-        _plural(kind, count): count for kind, count in sorted(counts.items(), key=lambda entry: _position(entry[0]))
-    }
+    # What stands on nothing comes first.
+    roles = sorted(ROLES.values(), key=lambda role: not role.stands_alone)
+    first = [*dict.fromkeys(role.noun for role in roles), "onto it", "onto them"]
+    plurals = {role.noun: role.plural for role in roles}
+    kinds = {}
+    for kind in sorted(counts, key=lambda kind: first.index(kind) if kind in first else len(first)):
+        kinds[kind if counts[kind] == 1 else plurals.get(kind, kind)] = counts[kind]
     return Why(_words(cause, names), len(members), kinds)
 
 
@@ -196,15 +200,3 @@ def _kind(cell: Cell, of: Sequence[str]) -> str:
         return role.noun
     it = "it" if len(of) == 1 else "them"
     return f"onto {it}" if cell.target in of else f"stacked on {it}"
-
-
-def _position(kind: str) -> int:
-    """Where a kind stands in a line: what stands on nothing first."""
-    roles = sorted(ROLES.values(), key=lambda role: not role.stands_alone)
-    first = [*dict.fromkeys(role.noun for role in roles), "onto it", "onto them"]
-    return first.index(kind) if kind in first else len(first)
-
-
-def _plural(kind: str, count: int) -> str:
-    plurals = {role.noun: role.plural for role in ROLES.values()}
-    return kind if count == 1 else plurals.get(kind, kind)

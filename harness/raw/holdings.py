@@ -1,19 +1,29 @@
-"""Which raw files of each dataset exist here, whether their content is right, and which can be downloaded.
+"""Which raw files of each dataset exist here, whether their content is right, and which folder a study reads.
 
-`Known` is what an entry says of a file's content; a `Holding` is the state of all files of a dataset.
+`Known` is what an entry says of a file's content; a `Holding` is the state of all files of a dataset. A study reads the
+user's data folder, or synthetic files that are written inside the store; ``stored_splits`` are the rows that a finished
+study was run on, from the raw files and its manifest alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from adapters_store import Store
+from adapters_store.disk import writing
+from harness.study.config import StudyConfig
+from tasks import synthetic
+from tasks.errors import BadInput, MissingData
 from tasks.readers.rows import column_names, data_path, uses_fallback
-from tasks.registry import Registry
-from tasks.task import Dataset, Download, Task
+from tasks.registry import BUILT_IN, Registry
+from tasks.splits.loading import Splits, load
+from tasks.task import Dataset, Download
 
 State = Literal["verified", "differs", "unknown", "missing"]
 
@@ -32,7 +42,11 @@ class Known:
         if self.sha256:
             return "verified" if sha256_of(path) == self.sha256 else "differs"
         if self.git_blob:
-            return "verified" if _git_blob_of(path) == self.git_blob else "differs"
+            digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+            with path.open("rb") as handle:
+                while chunk := handle.read(1 << 20):
+                    digest.update(chunk)
+            return "verified" if digest.hexdigest() == self.git_blob else "differs"
         return "unknown"
 
 
@@ -53,14 +67,6 @@ def sha256_of(path: Path) -> str:
     """Sha256 (hex) of a file."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def _git_blob_of(path: Path) -> str:
-    digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
-    with path.open("rb") as handle:
-        while chunk := handle.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -112,15 +118,85 @@ def _holding(dataset: Dataset, registry: Registry, data: Path, datasets: Mapping
     downloads = {download.path: download for other in datasets.values() for download in other.downloads}
     of_files = {name: downloads[name] for name in files if name in downloads}
     of_dataset = {download.path: download for download in dataset.downloads}
+    states = {}
+    for name, task in files.items():
+        contents = (known_of(name, other) for other in datasets.values())
+        known = next((content for content in contents if content != Known()), Known())
+        states[name] = known.state(data_path(task, name, data))
     return Holding(
         dataset=dataset,
         tasks=tuple(task.id for task in tasks),
-        files={name: _state(task, data, name, datasets) for name, task in files.items()},
+        files=states,
         fallback=tuple(sorted(fallback)),
         downloads=tuple((of_files | of_dataset).values()),
     )
 
 
-def _state(task: Task, data: Path, name: str, datasets: Mapping[str, Dataset]) -> State:
-    contents = (known_of(name, dataset) for dataset in datasets.values())
-    return next((known for known in contents if known != Known()), Known()).state(data_path(task, name, data))
+SYNTHETIC_SEED = 1
+
+
+def data_folder(study: StudyConfig, registry: Registry, data: Path, store_root: Path) -> Path:
+    """The folder to read; synthetic files are written once, completely, inside the store.
+
+    MissingData if there is no folder, except for a study with entries of its own, whose files may be beside them.
+    """
+    if study.data == "synthetic":
+        return _synthetic_folder(study, registry, store_root)
+    if not data.is_dir() and not study.registry:
+        raise MissingData(
+            f"data folder {data} does not exist; give the folder that holds the raw files with --data DIR"
+        )
+    return data
+
+
+def _synthetic_folder(study: StudyConfig, registry: Registry, store_root: Path) -> Path:
+    tasks = [registry.task(name) for name in study.tasks]
+    built_in = [task for task in tasks if Path(task.entry_file).parent == BUILT_IN]  # files of others are their own
+    datasets = sorted({synthetic.SAME_FILES.get(task.dataset.id, task.dataset.id) for task in built_in})
+    name = f"{'-'.join(datasets)}-{study.synthetic_rows}-{_writer_digest()}"
+    folder = store_root / "synthetic" / name
+    if folder.is_dir():
+        return folder
+    with writing(store_root):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            (Path(temporary) / name).mkdir()  # also if there is no dataset: all tasks may be the user's own
+            synthetic.write(Path(temporary) / name, datasets, rows=study.synthetic_rows, seed=SYNTHETIC_SEED)
+            try:
+                (Path(temporary) / name).rename(folder)
+            except OSError:  # another run wrote the same files first
+                if not folder.is_dir():
+                    raise
+    return folder
+
+
+@cache
+def _writer_digest() -> str:
+    """A hash of the writer's code, so that files of an earlier version are not used."""
+    sources = sorted(Path(synthetic.__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+
+def stored_splits(
+    store: Store,
+    manifest: Mapping[str, Any],
+    task: str,
+    data: Path,
+    *,
+    ids: Path | None = None,
+    registry: Sequence[str] = (),
+) -> Splits:
+    """The splits of a task of a study; BadInput where its files are not here, or are not those of the study.
+
+    ``ids`` is the folder of published split ids, ``registry`` names folders of entries beside those of the study.
+    """
+    study, facts = manifest["study"], manifest["tasks"][task]
+    folders = tuple(dict.fromkeys([*study.get("registry", ()), *registry]))
+    of_data = {name: study[name] for name in ("data", "synthetic_rows") if name in study}
+    entries = Registry.load([Path(folder) for folder in folders])
+    config = StudyConfig(manifest["name"], tuple(study["tasks"]), registry=folders, **of_data)
+    folder = data_folder(config, entries, data, store.root)
+    splits = load(entries.task(task), folder, study["splits"], ids)
+    if splits.content_hash != facts.get("splits_hash"):
+        raise BadInput(f"the raw files of {task} are not those that the study was run on")
+    return splits

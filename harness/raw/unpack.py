@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Protocol
 
@@ -65,17 +65,16 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
 def _unpack_zip(archive: Path, member: str, target: Path) -> None:
     with zipfile.ZipFile(archive) as members:
         infos = members.infolist()
-        _check([_zip_entry(info) for info in infos], member, archive)
+        entries = []
+        for info in infos:
+            kind = stat.S_IFMT(info.external_attr >> 16)  # 0 where the archive was not made on Unix
+            entries.append(Entry(info.filename, info.file_size, kind in (0, stat.S_IFREG, stat.S_IFDIR)))
+        _check(entries, member, archive)
         info = next(info for info in infos if info.filename == member)
         if info.flag_bits & 1:
             raise BadArchive(f"{archive.name}: member {member!r} is encrypted; unpack it by hand")
         with members.open(info) as source, target.open("wb") as sink:
             _copy(source, sink, info.file_size, archive)
-
-
-def _zip_entry(info: zipfile.ZipInfo) -> Entry:
-    kind = stat.S_IFMT(info.external_attr >> 16)  # 0 where the archive was not made on Unix
-    return Entry(info.filename, info.file_size, kind in (0, stat.S_IFREG, stat.S_IFDIR))
 
 
 def _unpack_tar(archive: Path, member: str, target: Path) -> None:
@@ -88,11 +87,13 @@ def _unpack_tar(archive: Path, member: str, target: Path) -> None:
             _copy(source, tar, _largest(archive), archive)
         tar.seek(0)
         with tarfile.open(fileobj=tar, mode="r:") as members:
-            infos = []
+            infos, entries = [], []
             for info in members:
                 infos.append(info)
+                is_regular = (info.isreg() or info.isdir()) and not info.issparse()
+                entries.append(Entry(info.name, info.size, is_regular))
                 _check_count(len(infos), archive)
-            _check([_tar_entry(info) for info in infos], member, archive)
+            _check(entries, member, archive)
             file = members.extractfile(next(info for info in infos if info.name == member))
             if file is None:
                 raise BadArchive(f"{archive.name}: {member!r} is a folder, not a file; correct `archive_member`")
@@ -100,16 +101,13 @@ def _unpack_tar(archive: Path, member: str, target: Path) -> None:
                 _copy(source, sink, _largest(archive), archive)
 
 
-def _tar_entry(info: tarfile.TarInfo) -> Entry:
-    return Entry(info.name, info.size, (info.isreg() or info.isdir()) and not info.issparse())
-
-
-def _check(entries: Iterable[Entry], member: str, archive: Path) -> None:
+def _check(entries: Sequence[Entry], member: str, archive: Path) -> None:
     """BadArchive unless all entries are files or folders inside, small enough together, and one is ``member``."""
-    entries = list(entries)
     _check_count(len(entries), archive)
     for entry in entries:
-        if not _stays_inside(entry.name):
+        path = PurePosixPath(entry.name.replace("\\", "/"))
+        has_drive = bool(path.parts) and ":" in path.parts[0]
+        if path.is_absolute() or ".." in path.parts or has_drive or "\0" in entry.name:
             raise BadArchive(f"{archive.name}: member {entry.name[:80]!r} lies outside its folder; archive refused")
         if not entry.is_regular:
             raise BadArchive(f"{archive.name}: member {entry.name[:80]!r} is a link or device; archive refused")
@@ -122,11 +120,6 @@ def _check(entries: Iterable[Entry], member: str, archive: Path) -> None:
 def _check_count(count: int, archive: Path) -> None:
     if count > MOST_ENTRIES:
         raise BadArchive(f"{archive.name}: more than {MOST_ENTRIES:,} members; archive refused")
-
-
-def _stays_inside(name: str) -> bool:
-    path = PurePosixPath(name.replace("\\", "/"))
-    return not (path.is_absolute() or ".." in path.parts or (path.parts and ":" in path.parts[0]) or "\0" in name)
 
 
 def _largest(archive: Path) -> int:

@@ -25,7 +25,7 @@ from tasks.task import Example
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.systems.encoders.attributions import Attribution, Readable
+    from harness.systems.attributions import Attribution, Readable
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _seen(
     store: Store, manifest: Mapping[str, Any], splits: Splits, system: str, seed: int | None, device: str
 ) -> _Seen:
     """Load what the study calls ``system``; BadInput where it has no tokens and classes. Torch is loaded here."""
-    from harness.systems.encoders.attributions import Readable
+    from harness.systems.attributions import Readable
 
     scorer = SystemScorer(store, manifest, system, tasks=[splits.task.id], seed=seed, device=device)
     (task,) = scorer.tasks
@@ -101,7 +101,7 @@ def _chosen(rows: Sequence[Example], ids: Sequence[str], count: int, task: str) 
 
 
 def _each(seen: _Seen, rows: Sequence[Example]) -> Iterator[ExplainedRow]:
-    from harness.systems.encoders.attributions import attribution
+    from harness.systems.attributions import attribution
 
     for row in rows:
         reading = seen.fitted.reading(row)
@@ -146,7 +146,7 @@ def rows_map(
     from sklearn.manifold import TSNE
     from sklearn.metrics import silhouette_score
 
-    from harness.systems.encoders.attributions import vector_of
+    from harness.systems.attributions import vector_of
 
     seen = _seen(store, manifest, splits, system, seed, device)
     if len(seen.rows) < FEWEST:

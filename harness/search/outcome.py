@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,9 @@ def with_best(study: StudyConfig, store: Store, overrides: Sequence[str] = ()) -
     Fields that the command line sets (``overrides``) for all tasks stay. NoSearch if no task was searched.
     """
     fixed = override_fields(overrides)
-    results = list(_stored_results(store, study))
+    pairs = [(task, other) for other in (None, *study.tasks) for task in study.tasks]
+    paths = [search_folder(store, study.name, *pair) / RESULT for pair in pairs]
+    results = [_read(path) for path in paths if path.is_file()]
     if not results:
         raise NoSearch(
             f"store {store.root} has no finished search of study {study.name!r}; "
@@ -100,18 +102,11 @@ def with_best(study: StudyConfig, store: Store, overrides: Sequence[str] = ()) -
     for result in results:
         if result.best:
             settings = {name: value for name, value in result.best.settings.items() if name not in fixed}
-            _check(study, result, settings)
+            # BadStudy if the study cannot do with this trial's method what it could with its own.
+            adapter = study.adapter.of_method(settings.get("method", study.adapter.method))
+            check(dataclasses.replace(study, adapter=adapter), f"the best trial of {result.task}")
             best[f"{result.intermediate} -> {result.task}" if result.intermediate else result.task] = settings
     return dataclasses.replace(study, best=best)
-
-
-def _stored_results(store: Store, study: StudyConfig) -> Iterable[SearchResult]:
-    """The searches of the study's tasks, then those of its pairs, in the order of the study's tasks."""
-    for intermediate in (None, *study.tasks):
-        for task in study.tasks:
-            path = search_folder(store, study.name, task, intermediate) / RESULT
-            if path.is_file():
-                yield _read(path)
 
 
 def _read(path: Path) -> SearchResult:
@@ -127,9 +122,3 @@ def _read(path: Path) -> SearchResult:
         raise NoSearch(
             f"{path}: not the result of a search ({type(problem).__name__}); run the same search again to write it anew"
         ) from None
-
-
-def _check(study: StudyConfig, result: SearchResult, settings: Mapping[str, Any]) -> None:
-    """BadStudy if the study cannot do with the best trial's method what it could with its own."""
-    adapter = study.adapter.of_method(settings.get("method", study.adapter.method))
-    check(dataclasses.replace(study, adapter=adapter), f"the best trial of {result.task}")

@@ -1,20 +1,22 @@
 """The search for a task's training settings: Optuna proposes, lanes carry the trials, validation alone decides.
 
-No trial is ever a cell: nothing of it is stored but its settings and validation scores.
+No trial is ever a cell: nothing of it is stored but its settings and validation scores. These are in a journal,
+Optuna's own: lines of JSON in the store, one writer at a time, whole after a kill -9.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import math
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, disk
-from harness.search.journal import CannotSearch, ended_trials, need_optuna, open_journal, tell, tell_failed
 from harness.search.outcome import SearchResult, Trial, keep, search_folder
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, make_cell, seed_of
@@ -30,7 +32,119 @@ from tasks.splits.loading import Splits
 if TYPE_CHECKING:
     import optuna
 
+    from harness.search.trials import TrialResult
     from harness.training.recipe import Attempt
+
+JOURNAL = "journal.jsonl"
+NAME = "search"
+WORST = -1.0  # what Optuna hears where a score is not defined: the lowest that any metric takes
+
+
+class CannotSearch(BadInput):
+    """Optuna is missing, another process searches, or the journal belongs to other settings."""
+
+
+def need_optuna() -> None:
+    """CannotSearch, with the command that installs it, if the optional package is not there; quiet from here on."""
+    try:
+        import optuna
+    except ImportError:
+        raise CannotSearch("a search needs optuna; install it with: pip install 'empathy-transfer[search]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@contextmanager
+def open_journal(folder: Path, inputs: Mapping[str, Any]) -> Iterator[optuna.Study]:
+    """The Optuna study of a search, for this process alone; CannotSearch if it was begun with other ``inputs``."""
+    with alone_in(folder):
+        path = folder / JOURNAL
+        if path.is_file() and not (content := path.read_bytes()).endswith(b"\n"):
+            with path.open("r+b") as file:  # what is written after an unfinished line would be lost with it
+                file.truncate(content.rfind(b"\n") + 1)
+        study = _study(path)
+        begun = study.user_attrs.get("inputs")
+        if begun is None:
+            study.set_user_attr("inputs", dict(inputs))
+        elif changed := [name for name in sorted({*begun, *inputs}) if begun.get(name) != inputs.get(name)]:
+            was, now = begun.get(changed[0]), inputs.get(changed[0])
+            raise CannotSearch(
+                f"{path}: begun with other settings ({', '.join(changed)}; {changed[0]} was {was}, is {now}); "
+                "go on with those, or move the file away and search anew"
+            )
+        yield study
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """A folder, made where it is not there, for this process alone; CannotSearch while another one has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it whatever ends the process
+        except BlockingIOError:
+            raise CannotSearch(f"{folder}: another process searches here; wait for it, or stop it") from None
+        yield
+
+
+def _study(path: Path) -> optuna.Study:
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.storages.journal._file import BaseJournalFileLock
+
+    class Held(BaseJournalFileLock):
+        """The folder's own lock is held; Optuna's lock file would outlive a kill and stop the next start for 30 s."""
+
+        def acquire(self) -> bool:
+            return True
+
+        def release(self) -> None:
+            pass
+
+    try:
+        storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=Held()))
+    except (ValueError, KeyError) as problem:
+        raise CannotSearch(
+            f"{path}: not a journal of Optuna ({type(problem).__name__}); move the file away and search anew"
+        ) from None
+    return optuna.create_study(storage=storage, study_name=NAME, direction="maximize", load_if_exists=True)
+
+
+def tell(journal: optuna.Study, trial: optuna.trial.FrozenTrial, result: TrialResult) -> None:
+    """Write the result of a trial; its end comes last, so that a trial that is cut off here is trained again."""
+    import optuna
+
+    handle = optuna.trial.Trial(journal, trial._trial_id)
+    handle.set_user_attr("best_epoch", result.fitted.best_epoch)
+    scores = {int(row["epoch"] or 0): row["validation"] for row in result.fitted.history}
+    for epoch, score in scores.items():
+        if epoch not in trial.intermediate_values:
+            handle.report(WORST if score is None else score, epoch)
+    if result.is_dropped:
+        journal.tell(trial.number, state=optuna.trial.TrialState.PRUNED)
+    else:
+        best = result.fitted.validation
+        journal.tell(trial.number, best if best == best else WORST)  # NaN: no epoch had a defined score
+
+
+def tell_failed(journal: optuna.Study, trial: optuna.trial.FrozenTrial, reason: str) -> None:
+    """Write why a trial failed."""
+    import optuna
+
+    optuna.trial.Trial(journal, trial._trial_id).set_user_attr("reason", reason)
+    journal.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+
+
+def ended_trials(journal: optuna.Study) -> list[Trial]:
+    """All trials that have ended, in order."""
+    names = {"COMPLETE": "complete", "PRUNED": "dropped", "FAIL": "failed"}
+    trials = []
+    for ended in journal.trials:
+        if state := names.get(ended.state.name):
+            scores = [score for score in ended.intermediate_values.values() if score > WORST]
+            epoch, reason = ended.user_attrs.get("best_epoch"), ended.user_attrs.get("reason", "")
+            of_epochs = {"validation": max(scores, default=None), "best_epoch": epoch, "reason": reason}
+            trials.append(Trial(ended.number, state, **ended.params, **of_epochs))
+    return trials
 
 
 LEARNING_RATES = (1e-6, 5e-3)  # drawn on a log scale
@@ -62,11 +176,20 @@ class Search:
     ) -> SearchResult:
         """Go on until there are ``trials`` trials, those of an interrupted search included, and keep the result."""
         need_optuna()
-        self._check(trials)
+        if trials < 1:
+            raise BadInput(f"--trials {trials} is not a whole number from 1")
+        for method in self.methods:  # one that the study could not run with is not worth a search
+            study = replace(self.study, adapter=self.study.adapter.of_method(method))
+            check(replace(study, transfers=study.transfers or self.intermediate is not None), f"method {method!r}")
         with disk.writing(self.store.root), open_journal(self.folder, self.inputs) as journal:
             on_trial(ended_trials(journal))
             while waiting := self._round(journal, trials):
-                for group in self._groups(waiting):
+                groups: dict[tuple[int, int], list[tuple[optuna.trial.FrozenTrial, Cell]]] = {}
+                for trial in waiting:  # those of one batch size are lanes; what lanes do not serve is alone
+                    cell = self.cell({name: trial.params[name] for name in SEARCHED}, trial.params["method"])
+                    alone = -1 if cell.spec["trainer"] == "lanes" else trial.number
+                    groups.setdefault((trial.params["batch_size"], alone), []).append((trial, cell))
+                for group in groups.values():
                     self._train(journal, group, watch)
                     gc.collect()  # a model refers to itself in circles: left alone, one backbone a group piles up
                     on_trial(ended_trials(journal))
@@ -98,13 +221,6 @@ class Search:
         training, _ = replace(self.study, best={}).training_for(self.splits.task)
         return training.epochs
 
-    def _check(self, trials: int) -> None:
-        if trials < 1:
-            raise BadInput(f"--trials {trials} is not a whole number from 1")
-        for method in self.methods:  # one that the study could not run with is not worth a search
-            own = replace(self.study, adapter=self.study.adapter.of_method(method))
-            check(replace(own, transfers=own.transfers or self.intermediate is not None), f"method {method!r}")
-
     def _round(self, journal: optuna.Study, trials: int) -> list[optuna.trial.FrozenTrial]:
         """The trials to train next: what an interruption left, and new ones up to the round's end.
 
@@ -118,42 +234,25 @@ class Search:
         drawing = optuna.create_study(direction="maximize")
         drawing.add_trials(journal.trials)
         for number in range(count, min(end, trials)):
-            self._draw(drawing, number)
+            # The same settings in every process: a trial's number seeds the sampler.
+            seed = seed_of(self.seed, self.splits.task.id, "search", number) % 2**32
+            drawing.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+            trial = drawing.ask()
+            trial.suggest_float("learning_rate", *LEARNING_RATES, log=True)
+            trial.suggest_categorical("batch_size", BATCH_SIZES)
+            trial.suggest_int("epochs", 1, self._epochs)
+            trial.suggest_categorical("method", self.methods)
             journal.add_trial(drawing.trials[number])
         return journal.get_trials(states=running)
-
-    def _draw(self, drawing: optuna.Study, number: int) -> None:
-        """Draw the settings of a trial, the same in every process: its number seeds the sampler."""
-        import optuna
-
-        seed = seed_of(self.seed, self.splits.task.id, "search", number) % 2**32
-        drawing.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
-        trial = drawing.ask()
-        trial.suggest_float("learning_rate", *LEARNING_RATES, log=True)
-        trial.suggest_categorical("batch_size", BATCH_SIZES)
-        trial.suggest_int("epochs", 1, self._epochs)
-        trial.suggest_categorical("method", self.methods)
 
     def cell(self, training: dict[str, Any], method: str) -> Cell:
         """The training of a trial as a cell, which is never stored."""
         study, task = self.study, self.splits.task.id
-        own = {**study.task, task: {**study.task.get(task, {}), **training}}
-        plain = replace(study, best={}, task=own, adapter=study.adapter.of_method(method))
+        settings = {**study.task, task: {**study.task.get(task, {}), **training}}
+        plain = replace(study, best={}, task=settings, adapter=study.adapter.of_method(method))
         return make_cell(
             plain, self.backbone, self.splits, seed=self.seed, setting="full", intermediate=self.intermediate
         )
-
-    def _groups(
-        self, trials: Sequence[optuna.trial.FrozenTrial]
-    ) -> Iterator[list[tuple[optuna.trial.FrozenTrial, Cell]]]:
-        """Trials that are trained together, as lanes: those of one batch size; what lanes do not serve is alone."""
-        groups: dict[tuple[int, int], list[tuple[optuna.trial.FrozenTrial, Cell]]] = {}
-        for trial in trials:
-            training = {name: trial.params[name] for name in SEARCHED}
-            cell = self.cell(training, trial.params["method"])
-            is_for_lanes = cell.spec["trainer"] == "lanes"
-            groups.setdefault((training["batch_size"], -1 if is_for_lanes else trial.number), []).append((trial, cell))
-        yield from groups.values()
 
     def attempt(self, cells: Sequence[Cell], watch: Callable[[str, int, int], None]) -> Attempt:
         """The attempt to train the cells of trials together."""

@@ -12,7 +12,7 @@ rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adapters_store.measures import SAMPLED
-from harness.similarity.samples import Adapted, Sample
+from harness.similarity.encoders import Adapted, Sample
 from harness.study.cell import seed_of
 from tasks.errors import BadInput
 
@@ -78,9 +78,8 @@ def fisher(adapted: Adapted, key: str, sample: Sample, kind: str, mode: str) -> 
             labels = sampled_labels(logits.detach().cpu(), kind, generator) if mode == SAMPLED else gold
             outputs = [trace.outputs[0] for trace in traces]
             gradients = torch.autograd.grad(log_likelihood(logits, labels.to(logits.device), kind).sum(), outputs)
-        square = _squared_each if mode == SAMPLED else _squared_mean
         for trace, gradient in zip(traces, gradients, strict=True):
-            for part, information in _information(trace, gradient, square).items():
+            for part, information in _information(trace, gradient, mode).items():
                 total[part] = total.get(part, torch.zeros(())) + information.cpu().double()
     means = {part: (information / len(sample.rows)).tolist() for part, information in total.items()}
     return {part: [float(f"{number:.6g}") for number in numbers] for part, numbers in means.items()}
@@ -126,21 +125,16 @@ def _traces(network: Any, name: str) -> Iterator[list[LayerTrace]]:  # noqa: ANN
             module.requires_grad_(False)
 
 
-def _squared_each(gradients: Tensor) -> Tensor:
-    """The sum of the squares of every row's gradient; ``gradients`` is ``[rows, ...]``."""
-    return gradients.square().sum(dim=0)
-
-
-def _squared_mean(gradients: Tensor) -> Tensor:
-    """The square of the batch's mean gradient."""
-    return gradients.mean(dim=0).square()
-
-
-def _information(trace: LayerTrace, gradient: Tensor, square: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+def _information(trace: LayerTrace, gradient: Tensor, mode: str) -> dict[str, Tensor]:
     """Squared gradients of a layer's weights, summed over the bottleneck's units, and of an up-projection's bias.
 
     ``gradient`` is that of the layer's output, ``[rows, tokens, out]``.
     """
+
+    def square(gradients: Tensor) -> Tensor:
+        """Of gradients ``[rows, ...]`` the sum of every row's squares, or as published the square of their mean."""
+        return gradients.square().sum(dim=0) if mode == SAMPLED else gradients.mean(dim=0).square()
+
     # The gradient of a weight matrix is, per row, the outer product of output gradient and input, summed over tokens.
     weights = torch.einsum("bto,bti->boi", gradient, trace.inputs[0])
     if trace.component.endswith(".down"):
@@ -174,15 +168,9 @@ def nearness(first: Maps, second: Maps) -> dict[str, float]:
         raise NoBottleneck("two adapters of the study differ in shape; weights are compared of equal ones")
     pairs = [(first[layer], second[layer]) for layer in first]
     return {
-        "cosine": float(np.mean([_cosine(*pair) for pair in pairs])),
+        "cosine": float(np.mean([_inner(a, b) / float(np.sqrt(_inner(a, a) * _inner(b, b))) for a, b in pairs])),
         "subspace": float(np.mean([_overlap(a[0].T, b[0].T) + _overlap(a[1], b[1]) for a, b in pairs]) / 2),
     }
-
-
-def _cosine(first: tuple[Array, Array], second: tuple[Array, Array]) -> float:
-    """Cosine of two products up x down as vectors."""
-    inner = _inner(first, second)
-    return inner / float(np.sqrt(_inner(first, first) * _inner(second, second)))
 
 
 def _inner(first: tuple[Array, Array], second: tuple[Array, Array]) -> float:
@@ -209,17 +197,14 @@ def logme(features: Array, labels: NDArray[np.int64] | Array) -> float:
     normal about a linear function of the features with precision beta, whose weights are normal about 0 with precision
     alpha. The authors iterate alpha and beta to a fixed point, which the maximum is; here the maximum is searched.
     """
-    spectrum = np.linalg.svd(features.astype(np.float64), full_matrices=False)
-    return float(np.mean([_largest_evidence(spectrum.U, spectrum.S, outcome) for outcome in _outcomes(labels)]))
-
-
-def _outcomes(labels: NDArray[np.int64] | Array) -> list[Array]:
-    """The regression problems ``[rows]`` of labels: a single one for numbers, one against the rest for each class."""
     if labels.ndim == 2:
-        return [column.astype(np.float64) for column in labels.T if column.any()]
-    if np.issubdtype(labels.dtype, np.integer):
-        return [(labels == index).astype(np.float64) for index in np.unique(labels)]
-    return [labels.astype(np.float64)]
+        outcomes = [column.astype(np.float64) for column in labels.T if column.any()]
+    elif np.issubdtype(labels.dtype, np.integer):
+        outcomes = [(labels == index).astype(np.float64) for index in np.unique(labels)]
+    else:
+        outcomes = [labels.astype(np.float64)]
+    spectrum = np.linalg.svd(features.astype(np.float64), full_matrices=False)
+    return float(np.mean([_largest_evidence(spectrum.U, spectrum.S, outcome) for outcome in outcomes]))
 
 
 def _largest_evidence(left: Array, singular: Array, outcome: Array) -> float:

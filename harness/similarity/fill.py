@@ -37,9 +37,17 @@ from adapters_store.measures import (
 )
 from adapters_store.store import open_weights
 from harness.similarity.embeddings import NoBottleneck, fisher, logme, nearness, projections
-from harness.similarity.encoders import Encoder, encoder_of
+from harness.similarity.encoders import (
+    Adapted,
+    Encoder,
+    Sample,
+    encoder_of,
+    evenly_spaced,
+    overlap,
+    sample_of,
+    words_of,
+)
 from harness.similarity.retention import Parents, measurable, retention
-from harness.similarity.samples import Adapted, Sample, evenly_spaced, overlap, sample_of, words_of
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.manifest import manifest_of
@@ -248,8 +256,8 @@ def fill(
     for name in measures:
         if name not in MEASURES:
             raise BadInput(f"measure {name!r} is not one of {', '.join(MEASURES)}{nearest(name, list(MEASURES))}")
-    own = encoder or encoders(plan.study.backbone)[0]
-    filler = Filler(plan, store, own, plan.splits if targets is None else targets, device)
+    name = encoder or encoders(plan.study.backbone)[0]
+    filler = Filler(plan, store, name, plan.splits if targets is None else targets, device)
     return [_fill_measure(filler, name, watch) for name in dict.fromkeys(measures)]
 
 

@@ -147,7 +147,7 @@ class StudyConfig:
     seeds: tuple[int, ...] = (1,)
     settings: tuple[str, ...] = ("full",)
     splits: str = "clean"
-    protocol: Mapping[str, Any] = field(default_factory=dict)  # of tasks.splits.protocol, whose name ``splits`` then is
+    protocol: Mapping[str, Any] = field(default_factory=dict)  # of tasks.splits.folds, whose name ``splits`` then is
     baseline_seeds: tuple[int, ...] = ()
     self_seeds: tuple[int, ...] = ()  # the circle of seeds that ``self`` goes round (default: those of baselines)
     controls: tuple[str, ...] = ()

@@ -33,11 +33,11 @@ from harness.study.intermediates.merged import check_merged
 from harness.study.methods import METHODS, check_stack, settings_of
 from harness.study.schedulers import Ray, Slurm, options_of
 from harness.study.systems.checks import check_systems
-from tasks.entry import ID_PATTERN
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import control_character, is_inside, nearest, read_toml
+from tasks.registry import ID_PATTERN
+from tasks.splits.folds import Protocol
 from tasks.splits.loading import KINDS
-from tasks.splits.protocol import Protocol
 
 NOT_OF_FILES = {"best", "device"}  # the results of searches, and what a run was started with
 LISTS = ("tasks", "seeds", "baseline_seeds", "self_seeds", "controls", "references", "systems", "settings", "registry")

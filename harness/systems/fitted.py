@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.training.inputs import Rows
     from harness.training.recipe import Attempt
     from harness.training.trained import Trained
-    from tasks.metrics.rationales import Marks
+    from tasks.rationales import Marks
     from tasks.splits.loading import Splits
     from tasks.task import Example
 
@@ -80,6 +80,10 @@ class FittedSystem:
         rows, task, config = rows_of(cell, attempt.splits), attempt.splits.task, self._config(spec, cell.local)
         backbone = attempt.backbone if self.kind.reads.weights else None
         place = Place(attempt.device, backbone, answers_beside(attempt.store.root))
+        siblings = {}  # with no test row
+        for name, splits in attempt.siblings.items():
+            parts = (_same_rows(splits, part, getattr(rows, part), config) for part in ("train", "validation"))
+            siblings[name] = Sibling(splits.task.label, *parts)
         fitted = self.kind.fit(
             Fit(
                 train=in_window(rows.train, config),
@@ -90,7 +94,7 @@ class FittedSystem:
                 config=config,
                 checkpoint=attempt.store.pack_folder(cell.key) / attempt.run,
                 place=place,
-                siblings={name: _sibling(splits, rows, config) for name, splits in attempt.siblings.items()},
+                siblings=siblings,
                 watch=lambda step, steps: attempt.watch(attempt.label, step, steps),
                 instruction=task.instruction if self.kind.reads.instructions else None,
             )
@@ -100,19 +104,21 @@ class FittedSystem:
             name: counted_wrong(part, np.array([row.label for row in getattr(rows, name)]))
             for name, part in predicted.items()
         }
+        test = predicted["test"]
+        proofs = {"cost": dict(test.cost), **({"answers": dict(test.notes)} if test.notes else {})}
         score = metrics.score(spec["metric"], [row.label for row in rows.validation], logits["validation"])
         history = [dict(step) for step in fitted.history]
-        marks_rationales = bool(task.columns.get("rationale")) and predicted["test"].spans is not None
+        marks_rationales = bool(task.columns.get("rationale")) and test.spans is not None
         return [
             Trained(
                 fitted.save,
                 rows,
                 logits,
                 Fitted(fitted.best_epoch, score, history),
-                proofs=_proofs(predicted),
+                proofs=proofs,
                 unanswered={name: _unanswered(getattr(rows, name), part) for name, part in predicted.items()},
                 spans={name: part.spans or () for name, part in predicted.items()},
-                marks=_marks(rows.test, predicted["test"].spans, attempt.backbone) if marks_rationales else (),
+                marks=_marks(rows.test, test.spans, attempt.backbone) if marks_rationales else (),
             )
         ]
 
@@ -121,15 +127,16 @@ class FittedSystem:
         predicted, outputs = {}, attempt.splits.task.label.n_outputs
         config = self._config(attempt.cells[0].spec)
         for name in ("validation", "test"):
-            own = in_window(getattr(rows, name), config)
+            shown = in_window(getattr(rows, name), config)
             if leak_of(attempt.cells[0].spec["config"]):
-                others = {other: _same_rows(of, name, own, config) for other, of in attempt.siblings.items()}
-                part = fitted.leaked(own, others)
+                others = {other: _same_rows(of, name, shown, config) for other, of in attempt.siblings.items()}
+                part = fitted.leaked(shown, others)
             else:
-                part = fitted.predict(_blank(own))
-            if part.logits.shape != (len(own), outputs):
+                blank = tuple(row._replace(label=_no_answer(row.label), rationale=()) for row in shown)
+                part = fitted.predict(blank)
+            if part.logits.shape != (len(shown), outputs):
                 raise BadInput(
-                    f"system {self.kind.name!r} predicts {part.logits.shape} logits for {len(own)} {name} rows"
+                    f"system {self.kind.name!r} predicts {part.logits.shape} logits for {len(shown)} {name} rows"
                     f" of {outputs} outputs; mend its predict"
                 )
             predicted[name] = part
@@ -154,22 +161,11 @@ def answers_beside(store: Path) -> Path:
     return store.absolute().with_name(f"{store.absolute().name}-answers")
 
 
-def _proofs(predicted: Mapping[str, Predicted]) -> dict[str, Any]:
-    """What a record says of the predictions of test rows: their costs, and what the system notes of them."""
-    test = predicted["test"]
-    return {"cost": dict(test.cost), **({"answers": dict(test.notes)} if test.notes else {})}
-
-
 def _unanswered(rows: Sequence[Example], predicted: Predicted) -> tuple[str, ...]:
     """The ids of rows for which a system has no class."""
     if predicted.unanswered is None:
         return ()
     return tuple(rows[place].id for place in np.flatnonzero(predicted.unanswered).tolist())
-
-
-def _blank(rows: Sequence[Example]) -> tuple[Example, ...]:
-    """Rows whose labels and rationales are taken out: whatever a system does with them tells nothing."""
-    return tuple(row._replace(label=_no_answer(row.label), rationale=()) for row in rows)
 
 
 def _no_answer(label: Any) -> Any:  # noqa: ANN401 - an Answer, whose kind stays
@@ -179,31 +175,20 @@ def _no_answer(label: Any) -> Any:  # noqa: ANN401 - an Answer, whose kind stays
 def _marks(rows: Sequence[Example], spans: Sequence[Span] | None, backbone: Backbone) -> list[tuple[Marks, Marks]]:
     """Of every row which tokens of the backbone people marked, and which a system: equal tokens for all systems."""
     from harness.training.tokens.tokenizer import load_tokenizer
-    from tasks.metrics.rationales import marked
-    from tasks.readers.rationales import placed
+    from tasks.rationales import marked, placed
 
-    tokenizer, own = load_tokenizer(backbone), defaultdict(list)
+    tokenizer = load_tokenizer(backbone)
+    of_system = defaultdict(list)
     for span in spans or ():
-        own[span.row].append((span.start, span.end))
+        of_system[span.row].append((span.start, span.end))
     tokens = [[place for _, place in tokenizer.pieces(row.text)] for row in rows]
     return [
-        (marked(each, placed(row.text, row.rationale).spans), marked(each, own[number]))
+        (marked(each, placed(row.text, row.rationale).spans), marked(each, of_system[number]))
         for number, (row, each) in enumerate(zip(rows, tokens, strict=True))
     ]
 
 
-def _sibling(splits: Splits, rows: Rows, config: Any) -> Sibling:  # noqa: ANN401 - the kind's own Config
-    """A sibling's rows of the same ids as the target's training and validation rows, in their order; no test row."""
-    parts = (_same_rows(splits, part, getattr(rows, part), config) for part in ("train", "validation"))
-    return Sibling(splits.task.label, *parts)
-
-
-def _same_rows(
-    splits: Splits,
-    part: str,
-    rows: Sequence[Example],
-    config: Any,  # noqa: ANN401 - the kind's own Config
-) -> tuple[Example, ...]:
+def _same_rows(splits: Splits, part: str, rows: Sequence[Example], config: Any) -> tuple[Example, ...]:  # noqa: ANN401
     """A sibling's rows with the ids of these, in their order, with the turns that the settings ask for."""
     by_id = {row.id: row for row in getattr(splits, part)}
     return in_window([by_id[row.id] for row in rows], config)

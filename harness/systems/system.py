@@ -1,10 +1,10 @@
 """What those who run and cost cells ask of whatever trains them: one way from the rows of a task to trained cells.
 
-Three exist: ``lanes`` trains all cells of a pack in one loop, ``library`` one cell at a time through the adapters
-library, and ``fitted`` a system that is no adapter, whose file keeps the contract of harness.study.systems. Whoever
-runs, costs or reports cells knows none of them; it asks the one that a cell's spec names.
+Three exist: ``Lanes`` trains all cells of a pack in one loop, ``Library`` one cell at a time through the adapters
+library, and harness.systems.fitted a system that is no adapter, whose file keeps the contract of harness.study.systems.
+Whoever runs, costs or reports cells knows none of them; it asks the one that a cell's spec names.
 
-Nothing heavy is imported at the top of these files: planning, costs and status load them without torch.
+Nothing heavy is imported at the top: planning, costs and status load this without torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.methods import layers_of
+from harness.study.intermediates.merged import FUSED, JOINT, most_parents
+from harness.study.methods import fusion_parameters, layers_of
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt
@@ -79,3 +80,86 @@ def bottleneck_bytes(spec: Mapping[str, Any], backbone: Backbone) -> int:
     outputs = len(spec["label"]["classes"]) or 1
     adapters = layers_of(spec["adapter"], layers) * (2 * width * inner + inner + width)
     return 4 * (adapters + (width + 1) * (width + outputs))
+
+
+class _Adapters:
+    """What both ways of training adapters have in common."""
+
+    packages = ADAPTER_PACKAGES
+    checkpoint_copies = LANE_COPIES
+
+    def steps(self, spec: Mapping[str, Any]) -> int:
+        """The epochs."""
+        return int(spec["training"]["epochs"])
+
+
+class Lanes(_Adapters):
+    """All cells of a pack in one loop over the frozen backbone (harness.training.lanes): the default, the fast way."""
+
+    def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
+        """All cells of a pack at once."""
+        return [tuple(cells)]
+
+    def way(self, spec: Mapping[str, Any], lanes: int) -> str:
+        """One lane costs more than a share of many."""
+        return "lanes together" if lanes > 1 else "one lane"
+
+    def passes(self, spec: Mapping[str, Any]) -> float | None:
+        """As ADAPTER_PASSES says."""
+        return ADAPTER_PASSES
+
+    def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
+        """Those of the target's adapter and head."""
+        return bottleneck_bytes(spec, backbone)
+
+    def train(self, attempt: Attempt) -> list[Trained]:
+        """Train the cells as lanes; torch is loaded here."""
+        from harness.training.lanes.train import train_lanes
+
+        return train_lanes(attempt)
+
+
+class Library(_Adapters):
+    """One cell at a time through the adapters library's own forward pass: what lanes are held against.
+
+    It trains what lanes do not serve, too: other methods than their bottleneck, and whole models.
+    """
+
+    def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
+        """Each cell alone."""
+        return [(cell,) for cell in cells]
+
+    def way(self, spec: Mapping[str, Any], lanes: int) -> str:
+        """A whole model costs more than an adapter, and so does a trained peer of merges."""
+        return WHOLE_MODEL if spec["adapter"] is None else _rule(spec) or "library"
+
+    def passes(self, spec: Mapping[str, Any]) -> float | None:
+        """A whole model's backward pass costs two; an adapter's as ADAPTER_PASSES says.
+
+        A fusion has a matrix for the query and two for each parent, of twelve in a layer, and trains them all. A joint
+        adapter is trained on the rows of all parents before, taken to be as many as the target's.
+        """
+        if spec["adapter"] is None:
+            return WHOLE_MODEL_PASSES
+        parents = most_parents(spec["merge"]) if "merge" in spec else 0
+        further = {FUSED: 3 * (1 + 2 * parents) / 12, JOINT: ADAPTER_PASSES * parents}
+        return ADAPTER_PASSES + further.get(_rule(spec), 0)
+
+    def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
+        """Those of the target's adapter and head, and of a fusion; nothing is kept of a whole model."""
+        layers, width, _ = backbone.shape
+        return bottleneck_bytes(spec, backbone) + (4 * fusion_parameters(layers, width) if _rule(spec) == FUSED else 0)
+
+    def train(self, attempt: Attempt) -> list[Trained]:
+        """Train the only cell of the attempt; torch is loaded here."""
+        if attempt.recipe.rule == JOINT:
+            from harness.training.library.joint import train_on_joint
+
+            return [train_on_joint(attempt)]
+        from harness.training.library.alone import train_alone
+
+        return [train_alone(attempt)]
+
+
+def _rule(spec: Mapping[str, Any]) -> str:
+    return str(spec.get("merge", {}).get("rule", ""))

@@ -17,7 +17,7 @@ from harness.study.systems import Span
 from harness.training.inputs import Encoded, InputFormat, Rows, cut_counts, rows_of
 from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
 from tasks import metrics
-from tasks.metrics.rationales import Marks
+from tasks.rationales import Marks
 from tasks.splits.loading import Splits
 
 PARTS = ("train", "validation", "test")

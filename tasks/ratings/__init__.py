@@ -2,16 +2,26 @@
 
 task,construct,rater,value
 epitome_er,definition,A,4
+
+Where a model answers, its file has a further column for each of its readings, of which the value is the mean:
+
+task,construct,rater,value,reading_1,reading_2
+epitome_er,definition,some-model 2026-11-24,3.5,3,4
+
+A reading that could not be had is empty, and a value without any reading is a gap.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import NamedTuple
 
 from tasks.errors import BadEntry, BadRow, MissingData
 from tasks.plain_text import nearest, read_toml
@@ -108,18 +118,15 @@ def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
 @cache
 def constructs() -> Mapping[str, Construct]:
     """Declared constructs by id, in their order."""
-    return {id: Construct(id=id, **entry) for id, entry in _declarations()["construct"].items()}
+    declared = read_toml(FOLDER / "constructs.toml", BadEntry)["construct"]
+    return {id: Construct(id=id, **entry) for id, entry in declared.items()}
 
 
 @cache
 def themes() -> Mapping[str, str]:
     """Declared themes by id, each with its description, in their order."""
-    return {id: str(entry["description"]) for id, entry in _declarations()["theme"].items()}
-
-
-def _declarations() -> dict[str, Any]:
-    """Content of constructs.toml."""
-    return read_toml(FOLDER / "constructs.toml", BadEntry)
+    declared = read_toml(FOLDER / "constructs.toml", BadEntry)["theme"]
+    return {id: str(entry["description"]) for id, entry in declared.items()}
 
 
 def _rows(file: Path) -> Iterator[tuple[str, Rating]]:
@@ -175,3 +182,76 @@ def criteria_page(tasks: Sequence[Task]) -> str:
         f"- `{task.id}` ({task.title}): {task.description or 'see its entry'} {task.dataset.url}" for task in tasks
     ]
     return "\n".join(lines) + "\n"
+
+
+COLUMN = re.compile(r"reading_([1-9][0-9]{0,2})")
+
+
+class Reading(NamedTuple):
+    """A model's readings of a task on a construct, one for each repeat; None where an answer names none."""
+
+    task: str
+    construct: str
+    values: tuple[float | None, ...]
+
+    @property
+    def value(self) -> float | None:
+        """The mean of those that are there; None without any."""
+        numbers = [value for value in self.values if value is not None]
+        return fmean(numbers) if numbers else None
+
+    @property
+    def missing(self) -> int:
+        """How many are not there."""
+        return self.values.count(None)
+
+
+class Repeat(NamedTuple):
+    """A reading as a file of ratings has it: ``repeat`` counts a rater's readings of the same thing from 1."""
+
+    task: str
+    construct: str
+    rater: str
+    value: float
+    repeat: int
+
+
+def rows_of(readings: Sequence[Reading], rater: str) -> list[dict[str, str]]:
+    """The rows of a file of ratings by this rater, whose columns of readings are as many as there were repeats."""
+    return [
+        {
+            "task": reading.task,
+            "construct": reading.construct,
+            "rater": rater,
+            "value": _cell(reading.value),
+            **{f"reading_{place}": _cell(value) for place, value in enumerate(reading.values, start=1)},
+        }
+        for reading in readings
+    ]
+
+
+def readings_in(file: Path) -> list[Repeat]:
+    """Every reading of a file of ratings; none where it has no column of them, BadRow for what is no number."""
+    raw = read_raw(file)
+    task, construct, rater = (raw.column(name) for name in Repeat._fields[:3])
+    columns = {int(name[1]): place for place, head in enumerate(raw.header) if (name := COLUMN.fullmatch(head))}
+    return [
+        Repeat(cells[task], cells[construct], cells[rater], _number(raw.where(i), cells[place]), repeat)
+        for i, cells in enumerate(raw.rows)
+        for repeat, place in sorted(columns.items())
+        if cells[place].strip()
+    ]
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _number(where: str, cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadRow(f"{where}: reading {cell!r} is not a number; leave it empty where there is none")
+    return value

@@ -10,21 +10,26 @@ follows is the same for all: labels are renamed or combined, classes filled in, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadRow
-from tasks.readers.annotators import Annotators
-from tasks.readers.chats import motivational, parlai
-from tasks.readers.empathetic import empathetic_intents, empathetic_pairs, questions
 from tasks.readers.esconv import esconv, gap_notes
-from tasks.readers.labels import class_names, examples, relabel, spelling_note
+from tasks.readers.labels import Annotators, class_names, examples, relabel, spelling_note
+from tasks.readers.published import (
+    empathetic_intents,
+    empathetic_pairs,
+    motivational,
+    parlai,
+    questions,
+    wassa_essays,
+    wassa_turns,
+)
 from tasks.readers.rows import RawRow, column_names, uses_fallback
 from tasks.readers.table import joined, numbered, table
 from tasks.readers.turns import annotation_notes, turns
-from tasks.readers.wassa import wassa_essays, wassa_turns
 from tasks.task import Example, Task
 
 MOST_CLASSES = 100
@@ -119,17 +124,11 @@ def _fill_classes(task: Task, rows: Iterable[RawRow]) -> Task:
             f"{task.files[0]}: task {task.id}: column {task.label.column!r} has {len(values)} distinct labels, which "
             f"suits no {task.label.kind} label; {spelling_note(task.label, rows) or NEXT_STEP}"
         )
-    return replace(task, label=replace(task.label, classes=_in_order(task, values)))
-
-
-def _in_order(task: Task, values: Collection[str]) -> tuple[str, ...]:
-    """Classes in the order of their index: by name, or by number for an ordinal label, whose order matters."""
-    if task.label.kind != "ordinal":
-        return tuple(sorted(values))
-    try:
-        return tuple(sorted(values, key=float))
+    try:  # by name, or by number for an ordinal label, whose order matters
+        classes = tuple(sorted(values, key=float if task.label.kind == "ordinal" else str))
     except ValueError:
         raise BadRow(
             f"{task.files[0]}: task {task.id}: the order of the labels in column {task.label.column!r} is not known, "
             "because they are no numbers; name the `classes` in the entry, lowest first"
         ) from None
+    return replace(task, label=replace(task.label, classes=classes))

@@ -1,4 +1,4 @@
-"""The reader for ESConv: emotional-support conversations with a strategy on every turn of the supporter.
+"""ESConv: emotional-support conversations with a strategy on every turn of a supporter.
 
 Upstream has them as JSON and, for training, flattened to one line per supporter's turn with at most the five turns
 that end there, joined with `` EOS ``; each turn is ``weight who number [strategy] text``, who being 0 for the seeker
@@ -13,7 +13,7 @@ The context stays what the line itself holds: it is in the content of the splits
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -67,34 +67,28 @@ class Gaps:
         )
 
 
-class _Rows(NamedTuple):
-    """What a file holds."""
-
-    rows: tuple[RawRow, ...]
-    gaps: Gaps = Gaps()
-
-
 def esconv(task: Task, data: Path) -> Iterator[RawRow]:
     """Yield every turn of a supporter that has a strategy, with the turns around it that its file holds."""
     for path in data_files(task, data):
-        yield from _file(path).rows
+        yield from _file(path)[0]
 
 
 def gap_notes(task: Task, data: Path) -> list[str]:
     """A note on conversations of flat files that cannot be rebuilt whole, if there are any."""
-    gaps = Gaps.of(_file(path).gaps for path in data_files(task, data))
+    gaps = Gaps.of(_file(path)[1] for path in data_files(task, data))
     return [str(gaps)] if gaps.broken else []
 
 
-def _file(path: Path) -> _Rows:
+def _file(path: Path) -> tuple[tuple[RawRow, ...], Gaps]:
+    """What a file holds: its rows, and what cannot be known of them."""
     state = path.stat()
     return _rows(path, state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=CACHED_FILES)
-def _rows(path: Path, mtime_ns: int, size: int) -> _Rows:
+def _rows(path: Path, mtime_ns: int, size: int) -> tuple[tuple[RawRow, ...], Gaps]:
     """One file's rows, the same for every task; ``mtime_ns`` and ``size`` tell the cache that it has changed."""
-    return _Rows(tuple(_from_json(path))) if path.suffix == ".json" else _from_flat(path)
+    return (tuple(_from_json(path)), Gaps()) if path.suffix == ".json" else _from_flat(path)
 
 
 def _from_json(path: Path) -> Iterator[RawRow]:
@@ -116,27 +110,31 @@ def _from_json(path: Path) -> Iterator[RawRow]:
 
 def _json_turn(where: str, turn: Any) -> tuple[Turn, str]:  # noqa: ANN401  (whatever the file holds)
     """A turn and its strategy (may be empty); BadRow when it has another shape."""
-    known = isinstance(turn, dict) and ROLES.get(str(turn.get("speaker")))
-    annotation = turn.get("annotation", {}) if known else None
-    if not known or not isinstance(turn.get("content"), str) or not isinstance(annotation, dict):
+    role = isinstance(turn, dict) and ROLES.get(str(turn.get("speaker")))
+    annotation = turn.get("annotation", {}) if role else None
+    if not role or not isinstance(turn.get("content"), str) or not isinstance(annotation, dict):
         raise BadRow(f"{where}: needs a speaker ({', '.join(ROLES)}), an annotation and a content; get the file again")
-    return Turn(known, turn["content"].strip()), str(annotation.get("strategy") or "")
+    return Turn(role, turn["content"].strip()), str(annotation.get("strategy") or "")
 
 
 # Flat files.
 
 
-def _from_flat(path: Path) -> _Rows:
+def _from_flat(path: Path) -> tuple[tuple[RawRow, ...], Gaps]:
     """The last turn of each line; a conversation ends where the turn's number does not grow."""
     rows: list[RawRow] = []
     gaps = [Gaps()]
     for number, lines in enumerate(_conversations(path)):
-        id, follows = f"{path.stem}:{number}", _follows(lines)
+        id = f"{path.stem}:{number}"
+        readings = _readings(lines)
+        follows = _follows(readings)
         for line in lines:
             parts = (line.where, f"{id}:{line.last}", id, id, line.turns[:-1], line.turns[-1].text, line.strategy)
             rows.append(RawRow(*parts, after=follows[line.last]))
-        gaps.append(_gaps(lines))
-    return _Rows(tuple(rows), Gaps.of(gaps))
+        absent = max(readings) + 1 - len(readings)
+        differing = sum(len(turns) > 1 for turns in readings.values())
+        gaps.append(Gaps(1, int(absent + differing > 0), absent, differing))
+    return tuple(rows), Gaps.of(gaps)
 
 
 def _conversations(path: Path) -> Iterator[list[_Line]]:
@@ -165,23 +163,14 @@ def _flat_line(where: str, content: str) -> _Line:
     return _Line(where, numbers, tuple([Turn(FLAT_ROLES[part[1]], part[4].strip()) for part in turns]), turns[-1][3])
 
 
-def _follows(lines: Sequence[_Line]) -> dict[int, tuple[Turn, ...]]:
+def _follows(readings: Mapping[int, dict[Turn, None]]) -> dict[int, tuple[Turn, ...]]:
     """The turns after each turn of a conversation, by its number, up to a turn that is not known for certain."""
-    readings = _readings(lines)
     follows: dict[int, tuple[Turn, ...]] = {}
     later: tuple[Turn, ...] = ()
     for number in sorted(readings, reverse=True):
         follows[number] = later if number + 1 in readings else ()
         later = (*readings[number], *follows[number]) if len(readings[number]) == 1 else ()
     return follows
-
-
-def _gaps(lines: Sequence[_Line]) -> Gaps:
-    """What is not known for certain of a conversation."""
-    readings = _readings(lines)
-    absent = max(readings) + 1 - len(readings)
-    differing = sum(len(turns) > 1 for turns in readings.values())
-    return Gaps(1, int(absent + differing > 0), absent, differing)
 
 
 def _readings(lines: Sequence[_Line]) -> dict[int, dict[Turn, None]]:

@@ -2,6 +2,10 @@
 
 For example, in a task with ``classes = ["no", "weak", "strong"]`` and ``relabel = { "none" = "no" }`` the labels
 ``none``, ``strong`` and `` weak`` become 0, 2 and 1, and ``Weak`` is refused with the line that would rename it.
+
+Labels of several annotators are combined into one for each row, with how far they agree. With ``combine = "majority"``
+the cells ``yes, no, yes`` become the label ``yes``; ``yes, no`` and an empty cell have no majority, and the row is left
+out.
 """
 
 from __future__ import annotations
@@ -94,15 +98,14 @@ def _answer_of(label: Label) -> Callable[[RawRow], Answer]:
     indices = {name: index for index, name in enumerate(label.classes)}
     if label.kind == "continuous":
         return partial(number_of, label)
-    if label.kind == "multilabel":
-        return partial(_multilabel, label, indices)
-    return partial(index_of, label, indices)
+    if label.kind != "multilabel":
+        return partial(index_of, label, indices)
 
+    def several(row: RawRow) -> tuple[int, ...]:
+        named = {index_of(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
+        return tuple(int(index in named) for index in range(len(indices)))
 
-def _multilabel(label: Label, indices: Mapping[str, int], row: RawRow) -> tuple[int, ...]:
-    """A 0 or 1 per class of a multilabel row."""
-    named = {index_of(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
-    return tuple(int(index in named) for index in range(len(indices)))
+    return several
 
 
 def class_names(label: Label, text: str) -> list[str]:
@@ -206,14 +209,99 @@ def spelling_note(label: Label, rows: Iterable[RawRow]) -> str:
             renamed[name] = usual
     if not renamed:
         return ""
-    numbers = ", ".join(
-        f"{quote(old)} ({counts[old]}) and {quote(new)} ({counts[new]})" for old, new in _first(renamed)
-    )
-    cure = (
-        "mend the file" if label.kind == "multilabel" else f"to join them, write {relabel_line(dict(_first(renamed)))}"
-    )
+    first = dict(list(renamed.items())[:MOST_ALIKE])
+    numbers = ", ".join(f"{quote(old)} ({counts[old]}) and {quote(new)} ({counts[new]})" for old, new in first.items())
+    cure = "mend the file" if label.kind == "multilabel" else f"to join them, write {relabel_line(first)}"
     return f"labels that differ by case or space only: {numbers}; {cure}"
 
 
-def _first(names: Mapping[str, str]) -> list[tuple[str, str]]:
-    return list(names.items())[:MOST_ALIKE]
+class Annotators:
+    """The annotators of a task's rows: combines their labels, and remembers them to say how far they agree."""
+
+    def __init__(self, task: Task) -> None:
+        """Start without rows."""
+        self._task = task
+        self._rename, self._dropped = label_names(task), set(column_names(task, "drop_labels")) | {""}
+        self._indices = {name: index for index, name in enumerate(task.label.classes)}
+        self._marks: list[list[str | float]] = []
+        self._ties = self._most = 0
+
+    def combine(self, rows: Iterable[RawRow]) -> Iterator[RawRow]:
+        """Yield the rows with one label each: the mean or the majority of the annotators' labels; gaps do not count.
+
+        A row without a majority is left out and counted; one whose labels are all among ``drop_labels`` is left out.
+        BadRow for an annotator's label that is no number, or none of the classes.
+        """
+        for row in rows:
+            every = renamed(row.label.split(UNIT), self._rename, self._dropped)
+            self._most = len(every)
+            named = [mark for mark in every if mark]
+            if not named:
+                if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
+                    yield row._replace(label="")
+                continue
+            marks = [self._check(row._replace(label=mark)) for mark in named]
+            self._marks.append(marks)
+            if self._task.label.combine == "mean":
+                label = repr(sum(float(mark) for mark in marks) / len(marks))
+                yield row._replace(label=label.replace(".", self._task.label.decimal or "."), marks=every)
+                continue
+            first, *others = Counter(marks).most_common(2)
+            if others and others[0][1] == first[1]:  # no label was given more often than any other
+                self._ties += 1
+            else:
+                yield row._replace(label=str(first[0]), marks=every)
+
+    def notes(self, classes: Sequence[str]) -> list[str]:
+        """How far the annotators agree, and how many rows have no majority; ordered classes count by their distance."""
+        marks, is_number = self._marks, self._task.label.combine == "mean"
+        if self._task.label.kind == "ordinal":
+            order = {name: float(index) for index, name in enumerate(classes)}
+            marks, is_number = [[order[str(mark)] for mark in row if mark in order] for row in marks], True
+        several = [row for row in marks if len(row) > 1]
+        value = krippendorff(several, is_number=is_number)
+        alpha = "not defined" if value is None else f"{value:.2f}"
+        column = column_name(self._task, "annotator")
+        columns = self._task.label.columns
+        who = f"{self._most} annotators ({column})" if column else f"{len(columns)} annotators ({', '.join(columns)})"
+        how = "interval" if is_number else "nominal"
+        notes = [
+            f"{who}: Krippendorff's alpha ({how}) {alpha} over the "
+            f"{len(several)} of {len(marks)} rows that several have labelled"
+        ]
+        if self._ties:
+            notes.append(f"{self._ties} of {len(marks)} rows have no majority; left out")
+        return notes
+
+    def _check(self, row: RawRow) -> str | float:
+        """One annotator's label; BadRow where it is no number, or none of the classes."""
+        label = self._task.label
+        if label.combine == "mean":
+            return number_of(label, row)
+        if label.classes:
+            index_of(label, self._indices, row)
+        return row.label
+
+
+def krippendorff(units: Sequence[Sequence[str | float]], *, is_number: bool) -> float | None:
+    """Krippendorff's alpha of the labels of each row, nominal or interval; None where all are alike or none is paired.
+
+    1 - observed / expected disagreement; a pair of labels of a row with m of them counts 1 / (m - 1)
+    (Krippendorff 2011).
+    """
+    everything = [mark for unit in units for mark in unit]
+    if len(everything) < 2:
+        return None
+
+    def apart(marks: Sequence[str | float]) -> float:
+        """How many ordered pairs of labels differ, or for numbers the sum of their squared differences."""
+        if not is_number:
+            return len(marks) ** 2 - sum(count**2 for count in Counter(marks).values())
+        numbers = [float(mark) for mark in marks]
+        mean = sum(numbers) / len(numbers)
+        return 2 * len(numbers) * sum((number - mean) ** 2 for number in numbers)
+
+    # Observed: disagreement of the pairs within rows. Expected: that of all pairs, as if rows were permuted.
+    observed = sum(apart(unit) / (len(unit) - 1) for unit in units) / len(everything)
+    expected = apart(everything) / (len(everything) * (len(everything) - 1))
+    return 1 - observed / expected if expected > 0 else None

@@ -1,14 +1,18 @@
-"""What all readers share: a raw row, where files are, and which columns an entry names."""
+"""What all readers share: a raw row, where files are, which columns an entry names, and the published sets of rows.
+
+``split_files = { train = "a.csv", test = ["b.csv", "c.csv"] }`` names sets by their files, ``split_column = "part"`` by
+a column; ``val``, ``valid`` and ``dev`` are the validation set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadEntry, BadRow, MissingData
-from tasks.plain_text import is_folder
+from tasks.plain_text import is_folder, nearest
 from tasks.task import Task, Turn
 
 LONGEST_SHOWN = 40
@@ -59,8 +63,8 @@ def refuse_folder(path: Path) -> None:
     if not is_folder(path):
         return
     names = sorted(file.relative_to(path).as_posix() for file in islice(path.rglob("*.arrow"), MOST_LISTED))
-    what = f"name its Arrow files: {', '.join(f'{path.name}/{name}' for name in names)}" if names else "name its files"
-    raise BadEntry(f"{path}: a folder, not a file; {what}")
+    hint = f"name its Arrow files: {', '.join(f'{path.name}/{name}' for name in names)}" if names else "name its files"
+    raise BadEntry(f"{path}: a folder, not a file; {hint}")
 
 
 def uses_fallback(task: Task, data: Path) -> bool:
@@ -127,3 +131,48 @@ def required_column(task: Task, name: str) -> str:
 def quote(value: str) -> str:
     """A value as it is quoted in a message; a long one could be raw text and is not repeated."""
     return repr(value) if len(value) <= LONGEST_SHOWN else f"({len(value)} characters)"
+
+
+SETS = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+
+
+def sets_of_files(task: Task) -> Sequence[str]:
+    """The set of each of the task's files, empty without ``split_files``; BadEntry where they do not fit ``files``."""
+    table = task.columns.get("split_files")
+    if not isinstance(table, Mapping):
+        return [""] * len(task.files)
+    if column_name(task, "split_column"):
+        raise BadEntry(f"{task.entry_file}: `split_files` and `split_column` both name sets; keep one of them")
+    sets = ", ".join(SETS)
+    named: dict[object, str] = {}
+    for name, files in table.items():
+        if name not in SETS:
+            raise BadEntry(f"{task.entry_file}: `split_files.{name}` is no set{nearest(name, SETS)}; sets are {sets}")
+        for file in files if isinstance(files, list | tuple) else [files]:
+            if file not in task.files:
+                raise BadEntry(f"{task.entry_file}: `split_files.{name}` {file!r} is not one of `files`")
+            if named.setdefault(file, SETS[name]) != SETS[name]:
+                raise BadEntry(f"{task.entry_file}: `split_files` puts {file!r} into two sets")
+    missing = [file for file in task.files if file not in named]
+    if missing:
+        raise BadEntry(f"{task.entry_file}: `split_files` names no set for {missing[0]!r}; sets are {sets}")
+    return [named[file] for file in task.files]
+
+
+def set_of_cell(task: Task, where: str, cell: str) -> str:
+    """The set that a cell of ``split_column`` names, in upper or lower case; an empty cell names none; else BadRow."""
+    name = cell.strip().casefold()
+    if name and name not in SETS:
+        column = column_name(task, "split_column")
+        raise BadRow(
+            f"{where}: {column} {quote(cell.strip())} is no set; sets are {', '.join(SETS)}, or empty for none"
+        )
+    return SETS.get(name, "")

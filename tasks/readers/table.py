@@ -17,9 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.formats.text_table import Cells, Listing, Raw
 from tasks.readers.labels import LISTED, UNIT, label_text
-from tasks.readers.raw import read_raw
+from tasks.readers.raw import Cells, Listing, Raw, read_raw
 from tasks.readers.rows import (
     RawRow,
     column_name,
@@ -27,10 +26,11 @@ from tasks.readers.rows import (
     data_files,
     quote,
     required_column,
+    set_of_cell,
+    sets_of_files,
     uses_fallback,
     whole_number,
 )
-from tasks.readers.sets import set_of_cell, sets_of_files
 from tasks.task import Task, Turn
 
 OPTIONAL = ("context", "group", "block", "row_id", "rationale", "split_column")
@@ -68,7 +68,7 @@ def _by_item(task: Task, rows: Iterable[RawRow]) -> Iterator[RawRow]:
     items: dict[object, list[RawRow]] = {}
     for row in rows:
         items.setdefault(row.id if column_name(task, "row_id") else (row.context, row.text), []).append(row)
-    annotators = sorted({row.marks[0] for own in items.values() for row in own})
+    annotators = sorted({row.marks[0] for of_item in items.values() for row in of_item})
     says_group = bool(column_name(task, "group"))
     for first, *others in items.values():
         labels = {first.marks[0]: first}
@@ -76,8 +76,10 @@ def _by_item(task: Task, rows: Iterable[RawRow]) -> Iterator[RawRow]:
             is_other_group = says_group and row.group != first.group
             if is_other_group or (row.text, row.context) != (first.text, first.context):
                 raise BadRow(f"{row.where}: text, context or group differ from those of its item at {first.where}")
-            if (known := labels.setdefault(row.marks[0], row)) is not row:
-                raise BadRow(f"{row.where}: its annotator has labelled the item at {known.where}; keep one of the rows")
+            if (earlier := labels.setdefault(row.marks[0], row)) is not row:
+                raise BadRow(
+                    f"{row.where}: its annotator has labelled the item at {earlier.where}; keep one of the rows"
+                )
         label = UNIT.join(labels[name].label if name in labels else "" for name in annotators)
         yield first._replace(label=label, marks=())
 

@@ -20,12 +20,18 @@ from typing import Any, NamedTuple
 
 from tasks.errors import BadEntry, BadRow
 from tasks.plain_text import nearest
-from tasks.readers.formats.json_rows import in_words
-from tasks.readers.formats.text_table import cell, flatten, value_at
 from tasks.readers.labels import UNIT, label_text
-from tasks.readers.raw import json_value
-from tasks.readers.rows import RawRow, column_name, column_names, data_files, quote, required_column
-from tasks.readers.sets import set_of_cell, sets_of_files
+from tasks.readers.raw import cell, flatten, in_words, json_value, value_at
+from tasks.readers.rows import (
+    RawRow,
+    column_name,
+    column_names,
+    data_files,
+    quote,
+    required_column,
+    set_of_cell,
+    sets_of_files,
+)
 from tasks.readers.table import label_columns, read_table
 from tasks.task import Task, Turn
 
@@ -56,34 +62,33 @@ def turns(task: Task, data: Path) -> Iterator[RawRow]:
     for path, split in zip(files, sets_of_files(task), strict=True):
         dialogues: dict[str, list[_Said]] = {}
         speakers: set[str] = set()
-        for said in _said(task, path):
-            dialogues.setdefault(said.dialogue, []).append(said)
-            speakers.add(said.cells.get("speaker", ""))
+        for turn in _said(task, path):
+            dialogues.setdefault(turn.dialogue, []).append(turn)
+            speakers.add(turn.cells.get("speaker", ""))
         _check_speakers(task, path, speakers)
         prefix = f"{path.stem}:" if len(files) > 1 else ""
-        every += [(prefix + id, split, own) for id, own in dialogues.items()]
-    annotators = sorted({said.cells.get("annotator", "") for _, _, own in every for said in own})
-    for group, split, own in every:
-        turns = _by_turn(own, annotators) if column_name(task, "annotator") else own
-        yield from _dialogue(task, group, _in_order(turns), split)
+        every += [(prefix + id, split, turns) for id, turns in dialogues.items()]
+    annotators = sorted({turn.cells.get("annotator", "") for _, _, turns in every for turn in turns})
+    for group, split, turns in every:
+        combined = _by_turn(turns, annotators) if column_name(task, "annotator") else turns
+        yield from _dialogue(task, group, _in_order(combined), split)
 
 
 def _by_turn(said: Sequence[_Said], annotators: Sequence[str]) -> list[_Said]:
     """The rows of several annotators on one turn as one, with the label of each in the order of their names."""
     turns: dict[str, dict[str, _Said]] = {}
-    for own in said:
-        of_turn = turns.setdefault(own.cells["turn"], {})
-        first = next(iter(of_turn.values()), own)
-        if own.text != first.text:
-            raise BadRow(f"{own.where}: its text differs from that of the same turn at {first.where}; mend one")
-        if (known := of_turn.setdefault(own.cells["annotator"], own)) is not own:
-            raise BadRow(f"{own.where}: its annotator has labelled the turn at {known.where}; keep one of the rows")
-    return [
-        next(iter(of_turn.values()))._replace(
-            label=UNIT.join(of_turn[name].label if name in of_turn else "" for name in annotators)
-        )
-        for of_turn in turns.values()
-    ]
+    for row in said:
+        of_turn = turns.setdefault(row.cells["turn"], {})
+        first = next(iter(of_turn.values()), row)
+        if row.text != first.text:
+            raise BadRow(f"{row.where}: its text differs from that of the same turn at {first.where}; mend one")
+        if (other := of_turn.setdefault(row.cells["annotator"], row)) is not row:
+            raise BadRow(f"{row.where}: its annotator has labelled the turn at {other.where}; keep one of the rows")
+    combined = []
+    for of_turn in turns.values():
+        label = UNIT.join(of_turn[name].label if name in of_turn else "" for name in annotators)
+        combined.append(next(iter(of_turn.values()))._replace(label=label))
+    return combined
 
 
 def annotation_notes(task: Task, data: Path) -> list[str]:
@@ -120,14 +125,11 @@ def _check_speakers(task: Task, path: Path, speakers: set[str]) -> None:
     """BadRow for a name in ``only`` that nobody has, or a speaker without a role where ``roles`` names some."""
     for name in column_names(task, "only"):
         if name not in speakers:
-            raise BadRow(f"{path}:1: `only` {name!r} speaks no turn{nearest(name, speakers)}; {_listed(speakers)} do")
+            others = ", ".join(map(quote, sorted(speakers)[:8]))
+            raise BadRow(f"{path}:1: `only` {name!r} speaks no turn{nearest(name, speakers)}; {others} do")
     roles = task.columns.get("roles")
     if isinstance(roles, Mapping) and (unknown := sorted(speakers - set(roles))):
         raise BadRow(f"{path}:1: speaker {quote(unknown[0])} has no role; add it to `roles` in the entry")
-
-
-def _listed(names: set[str]) -> str:
-    return ", ".join(map(quote, sorted(names)[:8]))
 
 
 def _in_order(said: Sequence[_Said]) -> Sequence[_Said]:
@@ -135,11 +137,13 @@ def _in_order(said: Sequence[_Said]) -> Sequence[_Said]:
     if "turn" not in said[0].cells:
         return said
     first: dict[float, str] = {}
-    for own in said:
-        number = _number(own)
+    for turn in said:
+        number = _number(turn)
         if number in first:
-            raise BadRow(f"{own.where}: turn {own.cells['turn']} of its dialogue is at {first[number]}, too; mend one")
-        first[number] = own.where
+            raise BadRow(
+                f"{turn.where}: turn {turn.cells['turn']} of its dialogue is at {first[number]}, too; mend one"
+            )
+        first[number] = turn.where
     return sorted(said, key=_number)
 
 
@@ -157,29 +161,24 @@ def _number(said: _Said) -> float:
 
 def _dialogue(task: Task, group: str, said: Sequence[_Said], split: str) -> Iterator[RawRow]:
     """Yield the rows of one dialogue, whose turns are in order."""
-    only, roles = column_names(task, "only"), _roles(task, said)
-    spoken = [Turn(role, own.text) for role, own in zip(roles, said, strict=True)]
-    for place, own in enumerate(said):
-        if only and own.cells["speaker"] not in only:
+    only, roles = column_names(task, "only"), task.columns.get("roles")
+    names = [turn.cells.get("speaker", "") for turn in said]
+    if not column_name(task, "speaker"):  # two take turns
+        spoken = [Turn(ROLES[place % 2], turn.text) for place, turn in enumerate(said)]
+    elif isinstance(roles, Mapping):
+        spoken = [Turn(str(roles[name]), turn.text) for name, turn in zip(names, said, strict=True)]
+    else:  # the first to speak is the speaker
+        spoken = [Turn(ROLES[name != names[0]], turn.text) for name, turn in zip(names, said, strict=True)]
+    for place, row in enumerate(said):
+        if only and names[place] not in only:
             continue
-        before, after = (
-            tuple([turn for turn in part if turn.text.strip()]) for part in (spoken[:place], spoken[place + 1 :])
-        )
-        number = own.cells.get("turn") or str(place + 1)
-        id = own.cells.get("row_id") or f"{group}:{number}"
-        block = own.cells.get("block", group)
-        named = set_of_cell(task, own.where, own.cells["split_column"]) if "split_column" in own.cells else split
-        yield RawRow(own.where, id, group, block, before, own.text, own.label, (), named, after)
-
-
-def _roles(task: Task, said: Sequence[_Said]) -> list[str]:
-    """Who says each turn: by ``roles``, else the first to speak is the speaker; without names two take turns."""
-    if not column_name(task, "speaker"):
-        return [ROLES[place % 2] for place in range(len(said))]
-    names, roles = [own.cells["speaker"] for own in said], task.columns.get("roles")
-    if isinstance(roles, Mapping):
-        return [str(roles[name]) for name in names]
-    return [ROLES[name != names[0]] for name in names]
+        before = tuple([turn for turn in spoken[:place] if turn.text.strip()])
+        after = tuple([turn for turn in spoken[place + 1 :] if turn.text.strip()])
+        number = row.cells.get("turn") or str(place + 1)
+        id = row.cells.get("row_id") or f"{group}:{number}"
+        block = row.cells.get("block", group)
+        named = set_of_cell(task, row.where, row.cells["split_column"]) if "split_column" in row.cells else split
+        yield RawRow(row.where, id, group, block, before, row.text, row.label, (), named, after)
 
 
 # Where turns are: in the rows of a table, or in the dialogues of nested JSON.
@@ -191,20 +190,26 @@ def _said(task: Task, path: Path) -> Iterator[_Said]:
         yield from _of_table(task, path)
         return
     wanted = (column_name(task, "text"), *_parts(task).values())
-    missing, known = {name for name in wanted if name != ITSELF}, dict[str, None]()
+    missing = {name for name in wanted if name != ITSELF}
+    names: dict[str, None] = {}
     for id, dialogue, said, beside in _nested(task, path):
-        labels = _labels_beside(task, said, beside) if column_name(task, "annotations") else None
+        labels: dict[int, str] = {}  # of turns that have an annotation
+        if column_name(task, "annotations"):
+            for annotation, place in zip(beside, _places(task, said, beside), strict=True):
+                if place is not None:
+                    labels[place] = _label(task, f"annotation of turn {place + 1}", annotation, {})
         for place, turn in enumerate(said):
             where = f"{path}: dialogue {id}, turn {place + 1}"
             values = {name: _value(turn, dialogue, name) for name in wanted}
             missing -= {name for name, value in values.items() if value is not None}
             if missing:
-                known.update(dict.fromkeys([*flatten(_fields(turn)), *flatten(dialogue)]))
+                names.update(dict.fromkeys([*flatten(_fields(turn)), *flatten(dialogue)]))
             cells = {part: cell(where, name, values[name]).strip() for part, name in _parts(task).items()}
-            own = labels[place] if labels is not None else _label(task, where, turn, dialogue)
-            yield _Said(where, cells.pop("group", "") or id, cell(where, wanted[0], values[wanted[0]]), own, cells)
+            is_beside = column_name(task, "annotations")
+            label = labels.get(place, "") if is_beside else _label(task, where, turn, dialogue)
+            yield _Said(where, cells.pop("group", "") or id, cell(where, wanted[0], values[wanted[0]]), label, cells)
     for name in sorted(missing):
-        hint = nearest(name, known) or f"; they have {', '.join(list(known)[:8]) or 'single values, called .'}"
+        hint = nearest(name, names) or f"; they have {', '.join(list(names)[:8]) or 'single values, called .'}"
         raise BadRow(f"{path}: no turn and no dialogue has {name!r}{hint}")
 
 
@@ -221,8 +226,8 @@ def _of_table(task: Task, path: Path) -> Iterator[_Said]:
         where, cells = raw.where(index), {part: row[place].strip() for part, place in places.items()}
         if not cells["group"]:
             raise BadRow(f"{where}: {parts['group']} is empty; every turn names its dialogue")
-        own = label_text(task.label, where, [row[place] for place in label])
-        yield _Said(where, cells.pop("group"), row[text], own, cells)
+        named = label_text(task.label, where, [row[place] for place in label])
+        yield _Said(where, cells.pop("group"), row[text], named, cells)
 
 
 def _nested(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, Any], list[Any], list[Any]]]:
@@ -295,12 +300,3 @@ def _places(task: Task, said: Sequence[Any], beside: Sequence[Any]) -> list[int 
 
 def _plain(value: object) -> str:
     return " ".join(str(value or "").split())
-
-
-def _labels_beside(task: Task, said: Sequence[Any], beside: Sequence[Any]) -> list[str]:
-    """The label of every turn; empty where no annotation is its."""
-    labels = [""] * len(said)
-    for annotation, place in zip(beside, _places(task, said, beside), strict=True):
-        if place is not None:
-            labels[place] = _label(task, f"annotation of turn {place + 1}", annotation, {})
-    return labels

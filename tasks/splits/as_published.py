@@ -24,10 +24,8 @@ from numpy.typing import NDArray
 
 from tasks.errors import BadEntry, BadInput, BadRow
 from tasks.plain_text import nearest
-from tasks.readers.formats.text_table import Raw
 from tasks.readers.raw import read_raw
-from tasks.readers.rows import column_name, data_files
-from tasks.readers.sets import SETS
+from tasks.readers.rows import SETS, column_name, data_files
 from tasks.readers.table import read_table
 from tasks.splits.clean import NAMES, Parts, block_hashes, check_filled, clean, missing_classes
 from tasks.task import Example, Task
@@ -86,7 +84,10 @@ def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | No
     published = Published.of(task)
     if any(row.split for row in rows):
         return _official(task, rows)
-    file = _id_file(task, ids or data / "splits", must_exist=ids is not None)
+    if ids is not None and not ids.is_dir():
+        raise BadInput(f"--splits {ids}: no such folder; give the one that holds the id files")
+    paths = ((ids or data / "splits") / f"{task.dataset.id}{ending}.csv" for ending in ENDINGS)
+    file = next((path for path in paths if path.is_file()), None)
     if file is None and published.ranges is None:
         parts = clean(task, rows)
         return replace(parts, warnings=("no published split is known; this is the clean one", *parts.warnings))
@@ -119,14 +120,6 @@ def _official(task: Task, rows: Sequence[Example]) -> Parts:
     return Parts(train, validation, test, tuple(warnings), complete)
 
 
-def _id_file(task: Task, folder: Path, *, must_exist: bool) -> Path | None:
-    """The dataset's id file in a folder, or None."""
-    if must_exist and not folder.is_dir():
-        raise BadInput(f"--splits {folder}: no such folder; give the one that holds the id files")
-    paths = (folder / f"{task.dataset.id}{ending}.csv" for ending in ENDINGS)
-    return next((path for path in paths if path.is_file()), None)
-
-
 def _named_sets(
     task: Task, data: Path, rows: Sequence[Example], published: Published, file: Path
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...], list[str]]:
@@ -136,24 +129,21 @@ def _named_sets(
     column = next((raw.header.index(name) for name in SET_COLUMNS if name in raw.header), None)
     if column is None:
         raise BadRow(f"{file}:1: no column {' or '.join(SET_COLUMNS)}; it has {', '.join(raw.header)}")
-    sets = {":".join(cells[i] for i in keys): _sets(raw, i, column) for i, cells in enumerate(raw.rows)}
+    sets = {}
+    for row, cells in enumerate(raw.rows):
+        words = cells[column].split("+")
+        if unknown := [word for word in words if word not in SETS]:
+            raise BadRow(f"{raw.where(row)}: set {unknown[0]!r} is not one of {', '.join(SETS)}")
+        sets[":".join(cells[i] for i in keys)] = tuple(SETS[word] for word in words)
     key_of = _raw_keys(task, data, published.rows) if published.rows else {row.id: row.id for row in rows}
     named = {row.id: sets[key_of[row.id]] for row in rows if key_of[row.id] in sets}
     if not named:
         raise BadRow(f"{file}:2: none of its {len(sets)} ids is a row of {task.id}; check `published.key` in the entry")
     lost = len(sets) - len(named)
-    asked, present = (Counter(name for names in all_sets.values() for name in names) for all_sets in (sets, named))
-    complete = tuple(name for name in NAMES if present[name] > COMPLETE * asked[name])
+    published_rows = Counter(name for names in sets.values() for name in names)
+    present = Counter(name for names in named.values() for name in names)
+    complete = tuple(name for name in NAMES if present[name] > COMPLETE * published_rows[name])
     return named, complete, [f"{lost} of {len(sets)} published ids are not in the data"] if lost else []
-
-
-def _sets(raw: Raw, row: int, column: int) -> tuple[str, ...]:
-    """The sets that one line names; BadRow for a word that is no set."""
-    words = raw.rows[row][column].split("+")
-    unknown = [word for word in words if word not in SETS]
-    if unknown:
-        raise BadRow(f"{raw.where(row)}: set {unknown[0]!r} is not one of {', '.join(SETS)}")
-    return tuple(SETS[word] for word in words)
 
 
 def _raw_keys(task: Task, data: Path, columns: Sequence[str]) -> dict[str, str]:

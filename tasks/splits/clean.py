@@ -1,13 +1,20 @@
-"""Clean splits: 80/10/10 by block, the same for every task of a family, with no text on both sides.
+"""Clean splits: 80/10/10 by unit, the same for every task of a family, with no text on both sides.
 
-A block's split is a hash of family, salt and block, so that siblings agree and a missing sibling changes nothing. A
-hash divides a few large blocks unevenly; the salt is therefore searched for (or pinned in the entries).
+Splits never divide a unit: rows that belong together by group, by block or, where the entry says so, by their text. A
+group usually lies within one block (a dialogue in the article it is about), and the blocks are the units. Where a group
+occurs in several blocks, these are joined, and so on, until no value of either is in two units: the connected
+components of the graph whose nodes are blocks and whose edges are groups. With ``repeats = "together"`` rows that are
+equal in context and text are edges, too. For example, if dialogue 7 has rows in the articles A and B, and dialogue 9 in
+B and C, then A, B and C are one unit, which is called A.
+
+A unit's split is a hash of family, salt and unit, so that siblings agree and a missing sibling changes nothing. A
+hash divides a few large units unevenly; the salt is therefore searched for (or pinned in the entries).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import compress
@@ -16,8 +23,77 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import BadInput
-from tasks.splits.units import Units, units_of
 from tasks.task import Example, Task, classes_of
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The units by name, the unit ``[rows]`` of each row as an index into them, and a warning about joined blocks.
+
+    A unit has its block's name, and one of several blocks the first of their names in sorted order, so that siblings
+    that lack some of the rows agree on it.
+    """
+
+    names: tuple[str, ...]
+    of_row: NDArray[np.int64]
+    joined: str = ""
+
+    def __len__(self) -> int:
+        """How many units there are."""
+        return len(self.names)
+
+
+def units_of(task: Task, rows: Sequence[Example]) -> Units:
+    """The units of a task's rows, in the order of their first rows."""
+    blocks: dict[str, int] = {}
+    block_of = np.array([blocks.setdefault(row.block, len(blocks)) for row in rows], dtype=np.int64)
+    names = tuple(blocks)
+    crossing, edges = _edges(block_of, (row.group for row in rows))
+    repeating = 0
+    if task.repeats == "together":
+        repeating, more = _edges(block_of, ((row.context, row.text) for row in rows))
+        edges = np.concatenate([edges, more])
+    if not len(edges):
+        return Units(names, block_of)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(len(names), len(names)))
+    component = np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
+    reasons = [f"{crossing} groups stand in several blocks"] if crossing else []
+    if repeating:
+        reasons.append(f"{repeating} texts stand in several blocks and are kept together")
+    return _join(names, component, component[block_of], ", ".join(reasons))
+
+
+def _edges(block_of: NDArray[np.int64], keys: Iterable[Hashable]) -> tuple[int, NDArray[np.int64]]:
+    """How many keys occur in several blocks, and the pairs ``[edges, 2]`` of blocks that they join."""
+    first: dict[Hashable, int] = {}
+    edges: dict[tuple[int, int], None] = {}
+    crossing: set[Hashable] = set()
+    for block, key in zip(block_of.tolist(), keys, strict=True):
+        start = first.setdefault(key, block)
+        if start != block:
+            edges[start, block] = None
+            crossing.add(key)
+    return len(crossing), np.array(list(edges), dtype=np.int64).reshape(-1, 2)
+
+
+def _join(names: Sequence[str], component: NDArray[np.int64], of_row: NDArray[np.int64], reasons: str) -> Units:
+    """Units made of components of blocks, numbered in the order of their first rows."""
+    first: dict[int, str] = {}
+    for name, number in zip(names, component.tolist(), strict=True):  # blocks are in the order of their first rows
+        first[number] = min(name, first.get(number, name))
+    order = np.empty(len(first), dtype=np.int64)
+    order[list(first)] = np.arange(len(first))
+    units = order[of_row]
+    largest = np.bincount(units).max() / len(units)
+    note = (
+        f"{reasons}: joined, {len(names)} blocks make {len(first)} units that no split divides; "
+        f"the largest holds {100 * largest:.0f} % of the rows"
+    )
+    return Units(tuple(first.values()), units, note)
+
 
 NAMES = ("train", "validation", "test")
 CUTS = (0.8, 0.9)
@@ -54,27 +130,20 @@ def clean(task: Task, rows: Sequence[Example]) -> Parts:
     if not rows:
         raise BadInput(f"{task.id}: the files hold no row of this task; check the classes and columns of its entry")
     units = units_of(task, rows)
-    _check_units(task, units)
-    hashes = block_hashes(task.dataset.family, units.names)
-    salt = find_salt(task, rows, hashes, units.of_row) if task.split_salt is None else task.split_salt
-    split = splits_of(hashes, salt)[units.of_row]
-    parts = make_parts(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
-    few = [_small_test_note(task, len(rows), len(parts.test))] if len(parts.test) < FEW_TEST_ROWS else []
-    return replace(parts, warnings=(*filter(None, (units.joined, *few)), *parts.warnings))
-
-
-def _check_units(task: Task, units: Units) -> None:
-    """Refuse rows that belong together so that they make no three splits."""
     if units.joined and len(units) < len(NAMES):
         raise BadInput(
             f"{task.id}: {units.joined}; that leaves no three splits, so name another `group` or `block` in the entry, "
             "or leave one of them or `repeats` out"
         )
-
-
-def _small_test_note(task: Task, n_rows: int, n_test: int) -> str:
-    """The warning about a test split that is so small that one row changes the score."""
-    return f'{n_rows} rows leave {n_test} for the test; `split = "cv5"` in the entry of {task.id} tests on every row'
+    hashes = block_hashes(task.dataset.family, units.names)
+    salt = find_salt(task, rows, hashes, units.of_row) if task.split_salt is None else task.split_salt
+    split = splits_of(hashes, salt)[units.of_row]
+    parts = make_parts(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
+    warnings = [units.joined] if units.joined else []
+    if (n_test := len(parts.test)) < FEW_TEST_ROWS:  # one row changes the score
+        few = f'{len(rows)} rows leave {n_test} for the test; `split = "cv5"` in the entry of {task.id}'
+        warnings.append(f"{few} tests on every row")
+    return replace(parts, warnings=(*warnings, *parts.warnings))
 
 
 def make_parts(
@@ -138,7 +207,12 @@ def find_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64], b
     this, keeping classes in train comes before nearness, because a class without training rows is an error.
     """
     n_classes = task.label.n_outputs
-    block, label, count = _block_label_counts(task, rows, block_of)
+    # Block, class and number of rows of each pair that occurs; a continuous label counts as one class.
+    named = [(0,) if task.label.kind == "continuous" else classes_of(row.label) for row in rows]
+    blocks = np.repeat(block_of, [len(classes) for classes in named])
+    labels = np.array([index for classes in named for index in classes], dtype=np.int64)
+    pairs, count = np.unique(blocks * n_classes + labels, return_counts=True)
+    block, label = np.divmod(pairs, n_classes)
     sizes = np.bincount(block_of, minlength=hashes.size)
     shared = np.bincount(label, minlength=n_classes) >= BLOCKS_PER_CLASS
     needed = np.stack([np.ones(n_classes, dtype=bool), shared, shared])
@@ -163,17 +237,6 @@ def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
-
-
-def _block_label_counts(
-    task: Task, rows: Sequence[Example], block_of: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Block, class and number of rows of each pair that occurs; a continuous label counts as one class."""
-    named = [(0,) if task.label.kind == "continuous" else classes_of(row.label) for row in rows]
-    block = np.repeat(block_of, [len(classes) for classes in named])
-    labels = np.array([index for classes in named for index in classes], dtype=np.int64)
-    pairs, counts = np.unique(block * task.label.n_outputs + labels, return_counts=True)
-    return pairs // task.label.n_outputs, pairs % task.label.n_outputs, counts
 
 
 def _without(rows: Sequence[Example], others: Sequence[Example]) -> tuple[tuple[Example, ...], tuple[Example, ...]]:

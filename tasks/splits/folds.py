@@ -1,21 +1,29 @@
-"""Cross-validation for small data: folds by block, stratified, each tested by a training on the others.
+"""Rows cut otherwise than by clean splits: into folds for small data, and as a study's protocol says.
 
-Blocks are dealt out one by one, those with the most uneven labels first, then in the order of a stable hash. Each goes
-to the fold that makes the classes most even, and of several such folds to the one that makes the rows most even.
+Folds are by block and stratified, each tested by a training on the others. Blocks are dealt out one by one, those with
+the most uneven labels first, then in the order of a stable hash. Each goes to the fold that makes the classes most
+even, and of several such folds to the one that makes the rows most even.
+
+A study that follows a publication has a protocol, of shares or of folds, for every task. There a unit's part is a hash
+of family and unit alone: labels are not asked, so that siblings of one family are cut alike, and a system that reads
+several of them never learns from a test row. Shares of rows are therefore met on average, as by a random split, and not
+to the row. ``Protocol((0.75, 0.05, 0.2))`` is how the authors of EPITOME cut their pairs, here by post, and
+``Protocol(folds=5)`` tests on every row once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import BadInput
-from tasks.splits.clean import Parts, block_hashes, make_parts
-from tasks.splits.units import units_of
-from tasks.task import Example, Task, classes_of
+from tasks.splits.clean import NAMES, Parts, block_hashes, make_parts, places_of, units_of
+from tasks.task import MOST_FOLDS, Example, Task, classes_of
 
 VALIDATION_SHARE = 10  # one block in ten of a fold's training part selects the best epoch
 BINS = 5  # a continuous label is stratified by its quintiles
@@ -31,48 +39,43 @@ def make_folds(task: Task, rows: Sequence[Example]) -> list[Parts]:
             "`split`"
         )
     fold_of = deal(task, rows, task.folds)
-    return [_fold(task, rows, fold_of == fold) for fold in range(task.folds)]
-
-
-def _fold(task: Task, rows: Sequence[Example], is_test: NDArray[np.bool_]) -> Parts:
-    rest = tuple(compress(rows, ~is_test))
-    is_validation = deal(task, rest, min(VALIDATION_SHARE, len(units_of(task, rest)))) == 0
-    train, validation = tuple(compress(rest, ~is_validation)), tuple(compress(rest, is_validation))
-    return make_parts(task, train, validation, tuple(compress(rows, is_test)))
+    folds = []
+    for fold in range(task.folds):
+        rest = tuple(compress(rows, fold_of != fold))
+        is_validation = deal(task, rest, min(VALIDATION_SHARE, len(units_of(task, rest)))) == 0
+        parts = (compress(rest, ~is_validation), compress(rest, is_validation), compress(rows, fold_of == fold))
+        folds.append(make_parts(task, *map(tuple, parts)))
+    return folds
 
 
 def deal(task: Task, rows: Sequence[Example], count: int) -> NDArray[np.int64]:
     """The share ``[rows]``, from 0 to count - 1, in which each row falls with its whole unit."""
     units = units_of(task, rows)
     # One row per unit: how many rows it has, and how many of each class.
-    table = np.zeros((len(units), 1 + _width(task)))
+    width = BINS if task.label.kind == "continuous" else len(task.label.classes)
+    table = np.zeros((len(units), 1 + width))
     table[:, 0] = np.bincount(units.of_row)
     for block, classes in zip(units.of_row, _strata(task, rows), strict=True):
         table[block, [1 + index for index in classes]] += 1
     # The most uneven units first, while the shares can still make up for them; equal ones by their hash.
     order = np.lexsort((block_hashes(task.dataset.family, units.names), -table[:, 1:].std(axis=1)))
-    shares, share_of = np.zeros((count, table.shape[1])), np.zeros(len(units), dtype=np.int64)
+    shares = np.zeros((count, table.shape[1]))
+    share_of = np.zeros(len(units), dtype=np.int64)
     total = np.maximum(table.sum(axis=0), 1)
+
+    def cost(share: int) -> tuple[float, float, int]:
+        """How uneven the shares would be with this block in ``share``: by class, then by rows, then its number."""
+        shares[share] += table[block]
+        uneven = (shares / total).std(axis=0)
+        shares[share] -= table[block]
+        return round(float(uneven[1:].mean()), 9), round(float(uneven[0]), 9), share
+
     for block in order:
-        best = min(range(count), key=lambda share: _cost(shares, share, table[block], total))
+        best = min(range(count), key=cost)
         shares[best] += table[block]
         share_of[block] = best
     of_row: NDArray[np.int64] = share_of[units.of_row]
     return of_row
-
-
-def _cost(
-    shares: NDArray[np.float64], share: int, rows: NDArray[np.float64], total: NDArray[np.float64]
-) -> tuple[float, float, int]:
-    """How uneven the shares would be with these rows in ``share``: by class, then by rows, then its number."""
-    shares[share] += rows
-    uneven = (shares / total).std(axis=0)
-    shares[share] -= rows
-    return round(float(uneven[1:].mean()), 9), round(float(uneven[0]), 9), share
-
-
-def _width(task: Task) -> int:
-    return BINS if task.label.kind == "continuous" else len(task.label.classes)
 
 
 def _strata(task: Task, rows: Sequence[Example]) -> list[tuple[int, ...]]:
@@ -82,3 +85,86 @@ def _strata(task: Task, rows: Sequence[Example]) -> list[tuple[int, ...]]:
     values = np.array([row.label for row in rows])
     cuts = np.quantile(values, np.arange(1, BINS) / BINS)
     return [(int(quintile),) for quintile in np.searchsorted(cuts, values)]
+
+
+UNITS = ("group", "row")
+SALT = 75_520  # any fixed number but those of clean splits, so that the two cut independently of each other
+VALIDATION = 0.1  # share of a fold's training part that selects the best epoch
+MOST_REPEATS = 100
+WRITTEN = re.compile(r"(?:shares-([\d.]+)-([\d.]+)-([\d.]+)|folds-(\d{1,2}))-(group|row)(?:-x(\d{1,3}))?")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Shares of training, validation and test, or a number of folds; ``unit`` is what no cut divides.
+
+    Shares are cut ``repeats`` times, each time anew, so that test sets overlap; the first is that of one repeat.
+    """
+
+    shares: tuple[float, ...] = ()
+    folds: int = 0
+    unit: str = "group"
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cuts nothing; BadInput naming the field."""
+        if bool(self.shares) == bool(self.folds):
+            raise BadInput("protocol: give either shares, such as [0.75, 0.05, 0.2], or folds, such as 5")
+        if self.folds and not (type(self.folds) is int and 2 <= self.folds <= MOST_FOLDS):
+            raise BadInput(f"protocol: folds {self.folds!r} is not a whole number from 2 to {MOST_FOLDS}")
+        is_three = len(self.shares) == len(NAMES) and all(isinstance(share, int | float) for share in self.shares)
+        if self.shares and not (is_three and min(self.shares) > 0 and abs(sum(self.shares) - 1) < 1e-9):
+            raise BadInput(f"protocol: shares {list(self.shares)!r} are not three numbers above 0 that add up to 1")
+        is_count = type(self.repeats) is int and 1 <= self.repeats <= MOST_REPEATS
+        if not is_count or (self.folds and self.repeats > 1):
+            raise BadInput(f"protocol: repeats {self.repeats!r} is not a number from 1 to {MOST_REPEATS} beside shares")
+        if self.unit not in UNITS:
+            raise BadInput(f"protocol: unit {self.unit!r} is not one of {', '.join(UNITS)}")
+
+    @property
+    def name(self) -> str:
+        """The protocol in one word, as the ``splits`` of a study: ``shares-0.75-0.05-0.2-group``, ``folds-5-row``."""
+        cut = f"folds-{self.folds}" if self.folds else "-".join(["shares", *(f"{share:.10g}" for share in self.shares)])
+        return f"{cut}-{self.unit}{f'-x{self.repeats}' if self.repeats > 1 else ''}"
+
+    @classmethod
+    def of(cls, name: str) -> Protocol | None:
+        """The protocol of such a word; None for any other."""
+        match = WRITTEN.fullmatch(name)
+        if match is None:
+            return None
+        *shares, folds, unit, repeats = match.groups()
+        if folds:
+            return cls(folds=int(folds), unit=unit)
+        return cls(tuple(map(float, shares)), unit=unit, repeats=int(repeats or 1))
+
+
+def cut(task: Task, rows: Sequence[Example], protocol: Protocol) -> list[Parts]:
+    """Training, validation and test of every fold or repeat of a task whose classes are known.
+
+    Rows that repeat a later split's context and text are dropped, as in clean splits. BadInput where a part is empty.
+    """
+    if not rows:
+        raise BadInput(f"{task.id}: the files hold no row of this task; check the classes and columns of its entry")
+    if not protocol.folds:
+        bounds = np.cumsum(protocol.shares)[:2]
+        cuts = (_places_of_rows(task, rows, protocol, SALT + repeat) for repeat in range(protocol.repeats))
+        return [_parts(task, rows, np.searchsorted(bounds, place, side="right")) for place in cuts]
+    place, inner = (_places_of_rows(task, rows, protocol, salt) for salt in (SALT, SALT + 1))
+    fold, is_validation = np.floor(place * protocol.folds), inner < VALIDATION
+    return [
+        _parts(task, rows, np.where(fold == number, 2, is_validation.astype(np.int64)))
+        for number in range(protocol.folds)
+    ]
+
+
+def _places_of_rows(task: Task, rows: Sequence[Example], protocol: Protocol, salt: int) -> NDArray[np.float64]:
+    """A number from 0 to 1 for every row ``[rows]``, the same for rows of one unit."""
+    if protocol.unit == "row":
+        return places_of(block_hashes(task.dataset.family, [row.id for row in rows]), salt)
+    units = units_of(task, rows)
+    return places_of(block_hashes(task.dataset.family, units.names), salt)[units.of_row]
+
+
+def _parts(task: Task, rows: Sequence[Example], part: NDArray[np.int64]) -> Parts:
+    return make_parts(task, *(tuple(compress(rows, part == number)) for number in range(len(NAMES))))

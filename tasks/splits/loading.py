@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,10 +20,8 @@ from pathlib import Path
 from tasks.errors import BadInput
 from tasks.readers import TaskRows, read_task
 from tasks.splits.as_published import as_published
-from tasks.splits.clean import NAMES, Parts, clean
-from tasks.splits.folds import make_folds
-from tasks.splits.protocol import Protocol, cut
-from tasks.splits.units import units_of
+from tasks.splits.clean import NAMES, Parts, clean, units_of
+from tasks.splits.folds import Protocol, cut, make_folds
 from tasks.task import Example, Task
 
 KINDS = ("clean", "as-published")
@@ -84,12 +82,9 @@ def load_kinds(task: Task, data: Path, ids: Path | None = None, *, hashed: bool 
     Not ``hashed``, their content hashes are empty, which takes half the time; nothing may be stored about them then.
     """
     with without_collection():
-        read, digest = read_task(task, data), content_hash if hashed else _no_hash
+        read = read_task(task, data)
+        digest = content_hash if hashed else lambda *_: ""
         return {kind: _split(read, data, kind, ids, digest) for kind in KINDS}
-
-
-def _no_hash(*_: Sequence[Example]) -> str:
-    return ""
 
 
 def _split(read: TaskRows, data: Path, splits: str, ids: Path | None, digest: Callable[..., str]) -> Splits:
@@ -104,9 +99,12 @@ def _split(read: TaskRows, data: Path, splits: str, ids: Path | None, digest: Ca
         notes = (*notes, joined) if joined else notes
         return _fold_splits(known, [_pseudonymise(known, parts) for parts in make_folds(known, rows)], notes, digest)
     parts = _pseudonymise(known, clean(known, rows) if splits == "clean" else as_published(known, data, rows, ids))
+    return _of_parts(known, parts, (*notes, *parts.warnings), digest)
+
+
+def _of_parts(task: Task, parts: Parts, warnings: tuple[str, ...], digest: Callable[..., str]) -> Splits:
     sets = (parts.train, parts.validation, parts.test)
-    warnings = (*notes, *parts.warnings)
-    return Splits(known, *sets, digest(*sets), warnings, parts.known, dropped=parts.dropped)
+    return Splits(task, *sets, digest(*sets), warnings, parts.known, dropped=parts.dropped)
 
 
 def _by_protocol(
@@ -123,8 +121,7 @@ def _by_protocol(
         warnings = (*notes, note, *whole.folds[0].warnings)
         return replace(whole, test=whole.folds[0].test, warnings=warnings, is_repeated=True)
     (parts,) = each
-    sets = (parts.train, parts.validation, parts.test)
-    return Splits(task, *sets, digest(*sets), (*notes, *parts.warnings), dropped=parts.dropped)
+    return _of_parts(task, parts, (*notes, *parts.warnings), digest)
 
 
 def _pseudonymise(task: Task, parts: Parts) -> Parts:
@@ -133,33 +130,22 @@ def _pseudonymise(task: Task, parts: Parts) -> Parts:
         return parts
     family = task.dataset.family
     sets = (*(getattr(parts, name) for name in NAMES), *parts.dropped)
-    train, validation, test, *dropped = (tuple(_pseudonymous_row(family, row) for row in rows) for rows in sets)
-    return replace(parts, train=train, validation=validation, test=test, dropped=tuple(dropped))
 
+    def pseudonym(name: str) -> str:
+        return sha256(f"{family}\0{name}".encode()).hexdigest()[:16]
 
-def _pseudonymous_row(family: str, row: Example) -> Example:
-    id, group, block = (
-        sha256(f"{family}\0{name}".encode()).hexdigest()[:16] for name in (row.id, row.group, row.block)
+    train, validation, test, *dropped = (
+        tuple(
+            row._replace(id=pseudonym(row.id), group=pseudonym(row.group), block=pseudonym(row.block)) for row in rows
+        )
+        for rows in sets
     )
-    return row._replace(id=id, group=group, block=block)
+    return replace(parts, train=train, validation=validation, test=test, dropped=tuple(dropped))
 
 
 def _fold_splits(task: Task, folds: Sequence[Parts], notes: tuple[str, ...], digest: Callable[..., str]) -> Splits:
     """The splits of every fold, in one Splits for all of them."""
-    each = tuple(
-        replace(
-            Splits(
-                task,
-                parts.train,
-                parts.validation,
-                parts.test,
-                digest(parts.train, parts.validation, parts.test),
-                (),
-            ),
-            dropped=parts.dropped,
-        )
-        for parts in folds
-    )
+    each = tuple(_of_parts(task, parts, (), digest) for parts in folds)
     of_all = sha256("".join(fold.content_hash for fold in each).encode()).hexdigest()
     warnings = (
         *notes,
@@ -200,11 +186,8 @@ def rationale_hash(splits: Splits) -> str:
 
     Few systems learn from rationales; the keys of all others stay what they are when a rationale is corrected.
     """
-    rows = {(row.id, row.rationale) for part in (splits.train, splits.validation, splits.test) for row in part}
-    digest = sha256()
-    for id, rationale in sorted(rows):
-        digest.update(_CANONICAL.encode([id, list(rationale)]).encode() + b"\n")
-    return digest.hexdigest()
+    parts = (splits.train, splits.validation, splits.test)
+    return _hash_of_pairs(sorted({(row.id, row.rationale) for part in parts for row in part}))
 
 
 def after_hash(splits: Splits, turns: int) -> str:
@@ -214,15 +197,18 @@ def after_hash(splits: Splits, turns: int) -> str:
     Taken once of a Splits: all cells of a task ask for it.
     """
     if turns not in splits.after_hashes:
-        splits.after_hashes[turns] = _after_hash(splits, turns)
+        parts = (splits.train, splits.validation, splits.test)
+        splits.after_hashes[turns] = _hash_of_pairs(
+            sorted({(row.id, row.after[:turns]) for part in parts for row in part})
+        )
     return splits.after_hashes[turns]
 
 
-def _after_hash(splits: Splits, turns: int) -> str:
-    rows = {(row.id, row.after[:turns]) for part in (splits.train, splits.validation, splits.test) for row in part}
+def _hash_of_pairs(pairs: Iterable[tuple[str, Sequence[object]]]) -> str:
+    """Sha256 (hex) over ids, each with what is told of it, in this order."""
     digest = sha256()
-    for id, after in sorted(rows):
-        digest.update(_CANONICAL.encode([id, after]).encode() + b"\n")
+    for id, values in pairs:
+        digest.update(_CANONICAL.encode([id, list(values)]).encode() + b"\n")
     return digest.hexdigest()
 
 
@@ -232,10 +218,7 @@ def marks_hash(splits: Splits) -> str:
     ``content_hash`` leaves them out: nothing is trained or predicted from them.
     """
     rows = sorted({(row.id, row.marks) for row in splits.test if row.marks}, key=itemgetter(0))
-    digest = sha256()
-    for id, marks in rows:
-        digest.update(_CANONICAL.encode([id, list(marks)]).encode() + b"\n")
-    return digest.hexdigest() if rows else ""
+    return _hash_of_pairs(rows) if rows else ""
 
 
 def _line(row: Example) -> str:

@@ -12,12 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tasks.errors import BadInput
-from tasks.synthetic.chats import write_empqt, write_esconv, write_mi, write_personachat
-from tasks.synthetic.conv import write_conv
-from tasks.synthetic.empdial import write_empdial
-from tasks.synthetic.epitome import write_epitome
-from tasks.synthetic.news import write_news
-from tasks.synthetic.posts import write_condolence, write_hope, write_iempathize, write_twittemp
+from tasks.synthetic.dialogues import write_conv, write_empdial, write_empqt, write_esconv, write_mi, write_personachat
+from tasks.synthetic.posts import (
+    write_condolence,
+    write_epitome,
+    write_hope,
+    write_iempathize,
+    write_news,
+    write_twittemp,
+)
 
 # Pairs of (intermediate, target).
 PLANTED: tuple[tuple[str, str], ...] = (

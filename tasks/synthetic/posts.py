@@ -1,4 +1,4 @@
-"""Posts and replies in the formats of IEmpathize, TwittEmp, Condolence, and Empathy and Hope."""
+"""Posts, replies and essays: IEmpathize, TwittEmp, Condolence, Empathy and Hope, Epitome, and those of WASSA 2023."""
 
 from __future__ import annotations
 
@@ -6,8 +6,24 @@ import csv
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from tasks.synthetic.lexicon import PEOPLE, chance, cue, pick, weighted_index
+from tasks.synthetic.lexicon import (
+    ANIMALS,
+    CLOTHES,
+    EMOTIONS,
+    FOODS,
+    MATERIALS,
+    OBJECTS,
+    PEOPLE,
+    PLACES,
+    chance,
+    cue,
+    pick,
+    steps,
+    total,
+    weighted_index,
+)
 
 # Position modulo the number of classes is the label; no other lexicon has one of these words.
 VERBS = (
@@ -21,7 +37,7 @@ VERBS = (
 )  # fmt: skip
 SEEKING = (6, 2, 2)
 TWEET_ID = 1385740850446045184
-GOLD = ("Not Supportive", "Supportive")
+SUPPORTIVE = ("Not Supportive", "Supportive")
 
 
 def write_iempathize(folder: Path, rng: random.Random, rows: int) -> None:
@@ -65,8 +81,8 @@ def write_hope(folder: Path, rng: random.Random, rows: int) -> None:
         gold = weighted_index(rng, (4, 5))
         id = str(TWEET_ID + number * 987654321)
         split = weighted_index(rng, (9, 1, 1, 1))
-        votes = [GOLD[gold if rater != split else 1 - gold] for rater in range(1, 4)]
-        labels.append((id, *votes, GOLD[gold]))
+        votes = [SUPPORTIVE[gold if rater != split else 1 - gold] for rater in range(1, 4)]
+        labels.append((id, *votes, SUPPORTIVE[gold]))
         if number % 3 < 2:
             verbs = " and ".join(cue(rng, VERBS, 2, gold) for _ in range(2))
             texts.append((id, f"Tweet {number}: {verbs} with {pick(rng, PEOPLE)} \U0001f64f"))
@@ -83,3 +99,144 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]],
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
+
+
+EPITOME_FOLDER = "epitome/raw/dataset"
+EPITOME_COLUMNS = ("sp_id", "rp_id", "seeker_post", "response_post", "level", "rationales")
+FILES = {
+    "emotional-reactions-reddit.csv": (5, 3, 2),
+    "explorations-reddit.csv": (5, 2, 3),
+    "interpretations-reddit.csv": (5, 2, 4),
+}
+WORDS = (OBJECTS, FOODS, CLOTHES)
+SEEKER = (
+    "{name} said nothing helps, not even my {thing}.",
+    "Some days I feel alone, and {name} is {thing}.",
+    'They told me to "move on" but {thing} hurts.',
+)
+RESPONSE = ("I see {0}, {1}, {2}.", "I see {1} with {0} and {2}.", "I see {2} near {0}, {1}.")
+THINGS = ("asleep", "leaving", "gone", "work", "talking", "today", "exams", "family")
+
+
+class Pair(NamedTuple):
+    """A post and a response, with levels and the words that carry them per mechanism in the order of ``FILES``."""
+
+    post_id: str
+    response_id: str
+    post: str
+    response: str
+    levels: tuple[int, ...]
+    spans: tuple[str, ...]
+
+
+def write_epitome(folder: Path, rng: random.Random, rows: int) -> None:
+    """Write ``rows`` distinct pairs to each of the three files, then repeats of every fiftieth, some relabelled."""
+    raw = folder / EPITOME_FOLDER
+    raw.mkdir(parents=True, exist_ok=True)
+    pairs = [_pair(rng, index) for index in range(rows)]
+    for mechanism, name in enumerate(FILES):
+        lines = [_line(pair, mechanism, 0) for pair in pairs]
+        lines += [_line(pair, mechanism, again % 6 == 5) for again, pair in enumerate(pairs[::50])]
+        with (raw / name).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)  # with carriage returns, and no line end after the last row, as the real files
+            writer.writerow(EPITOME_COLUMNS)
+            writer.writerows(lines)
+            file.truncate(file.tell() - 2)
+
+
+def _pair(rng: random.Random, index: int) -> Pair:
+    """A response whose object carries ER, its food EX and its garment IP; some posts get a second response."""
+    number = index - (index % 25 == 24)
+    post = SEEKER[number % 3].format(name=PEOPLE[number % 10], thing=THINGS[number // 30 % 8])
+    levels = tuple(weighted_index(rng, weights) for weights in FILES.values())
+    thing, food, garment = (cue(rng, words, 3, level) for words, level in zip(WORDS, levels, strict=True))
+    spans = (f"the {thing}", f"some {food}", f"one {garment}")
+    response = pick(rng, RESPONSE).format(*spans)
+    return Pair(f"s{number:05x}", f"r{index:05x}", post, response, levels, spans)
+
+
+def _line(pair: Pair, mechanism: int, shift: int) -> tuple[str, ...]:
+    """One row of the file of mechanism ``place``; ``shift`` moves the level of a repeat."""
+    level = (pair.levels[mechanism] + shift) % 3
+    rationale = f"{pair.spans[mechanism]}|" if level else ""
+    return pair.post_id, pair.response_id, pair.post, pair.response, str(level), rationale
+
+
+NEWS_FOLDER = "news_stories/raw"
+EMOTION_WEIGHTS = (3, 2, 2, 2, 2, 4, 5, 2)
+TRAITS = (
+    "personality_conscientiousness", "personality_openess", "personality_extraversion",
+    "personality_agreeableness", "personality_stability", "iri_perspective_taking",
+    "iri_personal_distress", "iri_fantasy", "iri_empathatic_concern",
+)  # fmt: skip
+ABOUT = ("speaker_id", "gender", "education", "race", "age", "income")
+NEWS_TRAIN = (
+    "conversation_id", "article_id", "essay", "empathy", "distress", *ABOUT, *TRAITS,
+    "speaker_number", "split", "essay_id", "emotion",
+)  # fmt: skip
+NEWS_DEV = ("conversation_id", "article_id", "essay", *ABOUT, "speaker_number", "split", "essay_id")
+NEWS_GOLD = ("empathy", "distress", "emotion", *TRAITS)
+NEWS_TEMPLATES = (
+    "{name} saw {a}, {b}, {c} by the {m} {p} and {q}.",
+    '"the {m} {p}": {a}, {b}, {c}, {q}.',
+    "From {p} to {q}: {a}, {b}, {c}, {m} wall.",
+)
+
+
+def articles(rows: int) -> int:
+    """How many news articles the essays and conversations of a data set of this size are about."""
+    return max(rows // 2, 12)
+
+
+def write_news(folder: Path, rng: random.Random, rows: int) -> None:
+    """Write ``rows`` essays below ``folder``, four fifths of them as train, in the order of their articles."""
+    essays = [_essay(rng, index, rows) for index in range(rows)]
+    essays.sort(key=lambda essay: int(essay["article_id"]))
+    train = [essay for essay in essays if essay["split"] == "train"]
+    dev = [essay for essay in essays if essay["split"] == "dev"]
+    raw = folder / NEWS_FOLDER
+    raw.mkdir(parents=True, exist_ok=True)
+    write_tsv(raw / "WASSA23_essay_level_with_labels_train.tsv", NEWS_TRAIN, train)
+    write_tsv(raw / "WASSA23_essay_level_dev.tsv", NEWS_DEV, dev)
+    write_tsv(raw / "goldstandard_dev.tsv", NEWS_GOLD, dev, header=False)
+
+
+def write_tsv(path: Path, columns: Sequence[str], rows: Sequence[dict[str, str]], *, header: bool = True) -> None:
+    """Write these columns of the rows, tab-separated, quoted where needed, with line feeds."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
+        if header:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
+def _essay(rng: random.Random, index: int, rows: int) -> dict[str, str]:
+    """One essay as the columns of all three files; its animals carry empathy, places distress, material emotion."""
+    animals = [pick(rng, ANIMALS) for _ in range(3)]
+    places = [pick(rng, PLACES) for _ in range(2)]
+    emotion = weighted_index(rng, EMOTION_WEIGHTS)
+    text = pick(rng, NEWS_TEMPLATES).format(
+        name=pick(rng, PEOPLE), a=animals[0], b=animals[1], c=animals[2],
+        p=places[0], q=places[1], m=cue(rng, MATERIALS, len(EMOTIONS), emotion),
+    )  # fmt: skip
+    later = EMOTIONS[emotion + 1 :]  # in the alphabet, of which some essays have another one
+    speaker = int(rng.random() * max(rows // 12, 4))
+    traits = random.Random(speaker)
+    return {
+        "conversation_id": str(index // 2 + 1),
+        "article_id": str(index * 7 % articles(rows) + 1),
+        "essay": text,
+        "empathy": str(steps(4 + 0.8 * total(ANIMALS, animals) + rng.random() - 0.5, 1, 7, 6)),
+        "distress": str(steps(4 + 0.9 * total(PLACES, places) + rng.random() - 0.5, 1, 7, 8)),
+        "emotion": f"{EMOTIONS[emotion]}/{pick(rng, later)}" if later and chance(rng, 0.15) else EMOTIONS[emotion],
+        "speaker_id": str(speaker),
+        "gender": pick(traits, ("1", "2", "unknown")),
+        "education": pick(traits, "234567"),
+        "race": pick(traits, "12345"),
+        "age": str(18 + int(traits.random() * 50)),
+        "income": str(1000 * int(10 + traits.random() * 90)),
+        **{trait: str(steps(1 + 6 * traits.random(), 1, 7, 2)) for trait in TRAITS},
+        "speaker_number": str(index % 2 + 1),
+        "split": "dev" if index % 5 == 4 else "train",
+        "essay_id": str(index),
+    }

@@ -7,7 +7,7 @@ import pytest
 from adapters_store import measures
 from adapters_store.key import key_of
 from adapters_store.measures import NEAR_DUPLICATES, baseline_keys, contamination_inputs, encoders, splits_hashes
-from tasks.splits.near import SHORTEST, THRESHOLD
+from tasks.splits.contamination import SHORTEST, THRESHOLD
 
 FACTS = {"dataset": "d", "family": "f", "splits_hash": "h"}
 PINNED = [

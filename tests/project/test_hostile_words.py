@@ -21,9 +21,9 @@ from harness.cli.main import main
 from harness.cli.terminal import Plain, print_json
 from harness.scoring.parts import for_spreadsheets, formulas
 from harness.study.file import load_study
-from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadStudy
 from tasks.plain_text import harmless
+from tasks.registry import tasks_of
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 COMMANDS = "\x1b[31mred\x07 \u202eturned\u2066 \x9b2J \x00"

@@ -14,8 +14,8 @@ from harness.similarity.encoders import Sentences, refuse_foreign_modules
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
 from harness.study.file import load_study
-from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadStudy, MissingData
+from tasks.registry import tasks_of
 from tasks.splits.loading import load
 from tests.support.studies.tiny_backbones import tiny_backbone
 

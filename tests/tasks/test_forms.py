@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.entry import tasks_of
 from tasks.errors import BadInput
 from tasks.proposal import entry_text, label_candidates, proposal, read_file, remarks
 from tasks.readers import read_task
+from tasks.registry import tasks_of
 
 FOLDER = Path(__file__).parent / "forms"
 REPLY = {"text": "reply", "label": "tone"}

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadInput
 from tasks.readers import read, with_classes
+from tasks.registry import tasks_of
 from tasks.splits.loading import load
 from tasks.task import Label, Task, Turn
 

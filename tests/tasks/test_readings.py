@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import BadRow
-from tasks.ratings import Rating, constructs, ratings_in
-from tasks.ratings.readings import Reading, Repeat, readings_in, rows_of
+from tasks.ratings import Rating, Reading, Repeat, constructs, ratings_in, readings_in, rows_of
 
 POINTS = st.one_of(st.none(), st.integers(1, 5).map(float))
 NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)

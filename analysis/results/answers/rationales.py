@@ -2,7 +2,7 @@
 
 A record of a system that marks rationales holds, for every test row, which tokens of the study's backbone people and
 the system mark (``rationales.parquet``). No score of them means anything without its form, one of those of
-``tasks.metrics.rationales``, and without the two constants: where few texts have a rationale, they are hard to beat.
+``tasks.rationales``, and without the two constants: where few texts have a rationale, they are hard to beat.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.tables import Declared
-from tasks.metrics.rationales import FORMS, Marks, iou_f1, token_f1
+from tasks.rationales import FORMS, Marks, iou_f1, token_f1
 
 FILE = "rationales.parquet"
 CONSTANTS: Mapping[str, Callable[[Marks], Marks]] = {"every word marked": np.ones_like, "none marked": np.zeros_like}
@@ -25,7 +25,7 @@ RATIONALES = {
     "target": Declared("str", "task whose test rows are marked"),
     "setting": Declared("str", "share of the target's training data"),
     "system": Declared("str", "contestant, as ``system`` of the leaderboard, or one of the two constants"),
-    "form": Declared("str", "epitome, micromodels or corrected, as tasks.metrics.rationales says them"),
+    "form": Declared("str", "epitome, micromodels or corrected, as tasks.rationales says them"),
     "token_f1": Declared("float64", "F1 of tokens, mean over texts, then over repeats and seeds"),
     "iou_f1": Declared("float64", "F1 of spans, of which half of the union is shared; means as of token_f1"),
     "n_seeds": Declared("int64", "training runs behind them; of constants 0"),

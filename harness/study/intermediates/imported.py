@@ -11,9 +11,8 @@ from adapters_store.roles import IMPORTED
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import SCHEMA, Cell, make_cell
 from harness.study.config import StudyConfig
-from tasks.entry import ID_PATTERN
 from tasks.errors import BadInput, BadStudy
-from tasks.registry import Registry
+from tasks.registry import ID_PATTERN, Registry
 from tasks.splits.loading import Splits
 from tasks.task import why_taken
 

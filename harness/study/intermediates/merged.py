@@ -32,9 +32,9 @@ from harness.study.config import StudyConfig, positive_int
 from harness.study.device import kind_of
 from harness.study.measures import contacts_of
 from harness.study.methods import FUSION, library_config, serves_lanes, settings_of
-from tasks.entry import ID_PATTERN
 from tasks.errors import BadStudy
 from tasks.plain_text import nearest
+from tasks.registry import ID_PATTERN
 from tasks.splits.contamination import contacts
 from tasks.splits.loading import Splits
 from tasks.task import Task

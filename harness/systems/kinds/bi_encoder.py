@@ -17,7 +17,7 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
 
 if TYPE_CHECKING:
-    from harness.systems.bi_encoder.training import Trained
+    from harness.systems.bi_encoder import Trained
 
 VERSION = 2  # 1 drew dropout one value after another
 READS = Reads(rationales=True, weights=ENCODER, labels=("binary", "multiclass", "ordinal"))
@@ -68,7 +68,7 @@ class Config:
 
 def fit(fit: Fit) -> Trained:
     """Train both heads and the response's encoder on the training rows."""
-    from harness.systems.bi_encoder.training import Trained
+    from harness.systems.bi_encoder import Trained
 
     fitted = Trained(fit.config, fit.place, fit.label.n_outputs, fit.seed)
     fitted.fit(fit)
@@ -77,7 +77,7 @@ def fit(fit: Fit) -> Trained:
 
 def load(folder: Path, place: Place) -> Trained:
     """What ``save`` has written."""
-    from harness.systems.bi_encoder.training import Trained
+    from harness.systems.bi_encoder import Trained
 
     return Trained.load(folder, place, Config)
 
@@ -97,5 +97,4 @@ def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
     heads = joined * (joined + 1) + outputs * (joined + 1) + (2 * (joined + 1) if config.rationale_weight else 0)
     attention = 4 * width * (width + 1) if config.joins == "attention" else 0
     encoders = 1 + (config.is_seeker_trained and config.joins != "response")
-    file = None if backbone.folder is None else backbone.folder / "model.safetensors"
-    return BYTES * (heads + attention) + encoders * (file.stat().st_size if file and file.is_file() else 0)
+    return BYTES * (heads + attention) + encoders * backbone.weight_bytes

@@ -5,7 +5,7 @@ encoder; predictions are the target's, and the sibling is learned beside it. Wit
 the paper lacks: the same network of the target alone, which has nothing to interact with. ``network = "plain"`` is the
 paper's "empirical study", a shared encoder with a linear head for each task, and without a sibling a single encoder.
 
-No code was published. What the paper leaves open is decided here and said in harness.systems.clsn.network: how sums
+No code was published. What the paper leaves open is decided here and said in harness.systems.clsn: how sums
 of unequal shapes are taken, and where dropout stands. Of training it leaves open the weights of the two losses, whether
 the rate falls (here it does not), which epoch is kept and how many tokens are read.
 
@@ -23,7 +23,7 @@ from harness.study.config import LARGEST_GAMMA
 from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
 
 if TYPE_CHECKING:
-    from harness.systems.clsn.training import Trained
+    from harness.systems.clsn import Trained
 
 VERSION = 2  # 1 drew dropout one value after another
 CLASSES = ("binary", "multiclass", "ordinal")
@@ -99,7 +99,7 @@ RANGES = {
 
 def fit(fit: Fit) -> Trained:
     """Train the encoder and what stands on it on the training rows."""
-    from harness.systems.clsn.training import Trained
+    from harness.systems.clsn import Trained
 
     fitted = Trained(fit.config, fit.place, Trained.outputs_of(fit), fit.seed)
     fitted.fit(fit)
@@ -108,7 +108,7 @@ def fit(fit: Fit) -> Trained:
 
 def load(folder: Path, place: Place) -> Trained:
     """What ``save`` has written."""
-    from harness.systems.clsn.training import Trained
+    from harness.systems.clsn import Trained
 
     return Trained.load(folder, place, Config)
 
@@ -132,5 +132,4 @@ def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
         above = (1 + tasks) * config.width * (backbone.width + 1) + tasks * outputs * (config.width + 1)
         above += CASCADE * square if config.cascade and config.siblings else 0
         above += tasks * (square + outputs * config.width) if config.label_signal else 0
-    file = None if backbone.folder is None else backbone.folder / "model.safetensors"
-    return BYTES * above + (file.stat().st_size if file and file.is_file() else 0)
+    return BYTES * above + backbone.weight_bytes

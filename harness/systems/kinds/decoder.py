@@ -11,7 +11,6 @@ What it reads and how it ranks stand in harness.systems.decoders; this file load
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from tasks.errors import BadInput
 from tasks.task import ASKED
 
 if TYPE_CHECKING:
-    from harness.systems.decoders.training import Trained
+    from harness.systems.decoders import Trained
 
 VERSION = 1
 READS = Reads(instructions=True, labels=ASKED, package="peft", extra="lora")
@@ -28,7 +27,6 @@ PACKAGES = ("peft", "torch", "transformers", "tokenizers", "numpy")
 LOCAL = ("weights",)
 CHECKPOINT_COPIES = 8  # weights, best ones and two moments, in the checkpoint before and the new one
 PRECISIONS = ("fp32", "bf16")
-LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Config:
 
 def fit(fit: Fit) -> Trained:
     """Train the products on the training rows."""
-    from harness.systems.decoders.training import Trained
+    from harness.systems.decoders import Trained
 
     assert fit.instruction is not None  # a study is refused without (harness.study.systems)
     fitted = Trained(fit.config, fit.place, fit.instruction, fit.seed)
@@ -78,21 +76,18 @@ def fit(fit: Fit) -> Trained:
 
 def load(folder: Path, place: Place) -> Trained:
     """What ``save`` has written."""
-    from harness.systems.decoders.training import Trained
+    from harness.systems.decoders import Trained
 
     return Trained.load(folder, place, Config)
 
 
 def identity(config: Config) -> dict[str, Any]:
     """The hashes of the weights; BadInput where none are named, or packages of low-rank products are not installed."""
-    from harness.systems.decoders.weights import resolve_weights
+    from harness.systems.weights import need_lora, resolve_causal
 
-    if not all(map(find_spec, LORA)):
-        raise BadInput(
-            "system 'decoder' needs optional packages; install them with: pip install 'empathy-transfer[lora]'"
-        )
+    need_lora("system 'decoder'")
     if not config.weights:
         raise BadInput(
             "system 'decoder' finetunes a causal language model; name the folder of its weights: system.decoder.weights"
         )
-    return {"weights": resolve_weights(config.weights).identity()}
+    return {"weights": resolve_causal(config.weights).identity()}

@@ -4,23 +4,21 @@ Xu and Jiang 2024, "Multi-dimensional Evaluation of Empathetic Dialog Responses"
 the details before Table 4: AdamW at 5e-6, at most 30 epochs, three turns before and three after. They stopped by the
 test set; here validation rows stop a training. Batch size, length of the input and dropout are not printed.
 
-The network stands in harness.systems.encoders; this file loads no torch.
+The network stands in harness.systems.pooled; this file loads no torch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import Loss
 from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
-from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from harness.systems.encoders.pooled import Trained
+    from harness.systems.pooled import Trained
 
 VERSION = 2  # 1 drew dropout one value after another
 READS = Reads(weights=ENCODER)
@@ -29,7 +27,6 @@ CHECKPOINT_COPIES = 8  # weights, best ones and two moments, in the checkpoint b
 PRECISIONS = ("fp32", "bf16")
 PASSES = 3.0  # a trained encoder's backward pass costs two forward passes
 LORA_PASSES = 2.0  # without gradients of its weights, the backward pass costs what a forward pass does
-LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
 BYTES = 4  # of an fp32 number
 
 
@@ -86,7 +83,7 @@ class Config:
 
 def fit(fit: Fit) -> Trained:
     """Train encoder and head on the training rows."""
-    from harness.systems.encoders.pooled import Trained
+    from harness.systems.pooled import Trained
 
     fitted = Trained(fit.config, fit.place, fit.label.kind, fit.label.n_outputs, fit.seed)
     fitted.fit(fit)
@@ -95,7 +92,7 @@ def fit(fit: Fit) -> Trained:
 
 def load(folder: Path, place: Place) -> Trained:
     """What ``save`` has written."""
-    from harness.systems.encoders.pooled import Trained
+    from harness.systems.pooled import Trained
 
     return Trained.load(folder, place, Config)
 
@@ -105,10 +102,10 @@ def identity(config: Config) -> dict[str, Any]:
 
     BadInput where low-rank products are asked for and their packages are not installed.
     """
-    from harness.systems.encoders.foreign import resolve_encoder
+    from harness.systems.weights import need_lora, resolve_encoder
 
-    if config.lora_rank and not all(map(find_spec, LORA)):
-        raise BadInput("lora_rank needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
+    if config.lora_rank:
+        need_lora("lora_rank")
     return {"weights": resolve_encoder(config.weights).identity()} if config.weights else {}
 
 
@@ -119,7 +116,7 @@ def passes(config: Config) -> float | None:
 
 def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
     """The size of the encoder's file; with low-rank products these and the head, where the layers are a backbone's."""
-    from harness.systems.encoders.foreign import POSITIONS, resolve_encoder
+    from harness.systems.weights import POSITIONS, resolve_encoder
 
     encoder = resolve_encoder(config.weights) if config.weights else backbone
     if config.lora_rank:
@@ -127,5 +124,4 @@ def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
             return 0
         layers, width, inner = encoder.shape
         return BYTES * (layers * config.lora_rank * (8 * width + 2 * (width + inner)) + outputs * (width + 1))
-    file = None if encoder.folder is None else encoder.folder / "model.safetensors"
-    return file.stat().st_size if file and file.is_file() else 0
+    return encoder.weight_bytes

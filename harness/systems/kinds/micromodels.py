@@ -23,9 +23,18 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from harness.study.systems import NO_LEAK, Fit, Fitted, Place, Predicted, Reads, Source, Span
-from harness.systems.micromodels.machine import Floats, Machine
-from harness.systems.micromodels.seeds import Seeds, Sentences, chosen_threshold, feature, nearest, read, seeds_of
-from harness.systems.micromodels.sentences import encoder_of
+from harness.systems.micromodels import (
+    Floats,
+    Machine,
+    Seeds,
+    Sentences,
+    chosen_threshold,
+    encoder_of,
+    feature,
+    nearest,
+    read,
+    seeds_of,
+)
 from tasks.errors import BadInput
 from tasks.task import Example
 
@@ -167,7 +176,7 @@ def fit(fit: Fit) -> Micromodels:
 def load(folder: Path, place: Place) -> Micromodels:
     """What ``save`` has written; BadInput if the encoder is another here."""
     facts = json.loads((folder / "micromodels.json").read_text(encoding="utf-8"))
-    settings: dict[str, Any] = {name: _as_tuple(value) for name, value in facts["config"].items()}
+    settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in facts["config"].items()}
     config = Config(**settings)
     if odd := encoder_of(config.encoder).unlike(facts["encoder"]):
         raise BadInput(f"{folder}: micromodels of another encoder than {config.encoder!r} is here ({odd}); get its own")
@@ -179,7 +188,3 @@ def load(folder: Path, place: Place) -> Micromodels:
     fitted = Micromodels(config, place, mechanisms)
     fitted.machine, fitted.threshold = Machine.of_json(facts["machine"]), facts["threshold"]
     return fitted
-
-
-def _as_tuple(value: Any) -> Any:  # noqa: ANN401 - a value of JSON
-    return tuple(value) if isinstance(value, list) else value

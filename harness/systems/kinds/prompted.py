@@ -21,12 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, check_fields, counted_wrong
-from harness.systems.prompting.answers import Answers
-from harness.systems.prompting.asked import SCHEMA, TEXT, Asked, said_of
-from harness.systems.prompting.asking import likely_tokens
-from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, prompt_of
+from harness.systems.prompting.asking import LOCAL_SETTINGS, Answers, CallSettings, likely_tokens
+from harness.systems.prompting.prompts import SCHEMA, TEMPLATES, TEXT, Asked, Shot, checked_template, prompt_of, said_of
 from harness.systems.prompting.server import is_this_machine
-from harness.systems.prompting.settings import LOCAL_SETTINGS, CallSettings
 from tasks import metrics
 from tasks.errors import BadInput, BadStudy
 from tasks.task import ASKED, Example, Instruction
@@ -64,24 +61,21 @@ class Config(CallSettings):
 
     def __post_init__(self) -> None:
         """Check ranges, templates and address; ValueError naming the field."""
-        if self.weights:
-            self._check_weights()
-        super().__post_init__()
-        check_fields(self, {"answers": (TEXT, SCHEMA)}, {"shots": (0, 100)})
-        if not self.templates:
-            raise ValueError(f"templates is empty; name some of {', '.join(TEMPLATES)}, or write one")
-        for template in self.templates:
-            checked_template(template)
-
-    def _check_weights(self) -> None:
-        for field in fields(self):
+        for field in fields(self) if self.weights else ():
             value = getattr(self, field.name)
             if field.name not in OF_BOTH and value not in (field.default, OWN_WEIGHTS):
                 raise ValueError(
                     f"{field.name} {value!r} is of a server, and weights {self.weights!r} answer here; leave one of"
                     " them out"
                 )
-        object.__setattr__(self, "model", OWN_WEIGHTS)  # no other has answered
+        if self.weights:
+            object.__setattr__(self, "model", OWN_WEIGHTS)  # no other has answered
+        super().__post_init__()
+        check_fields(self, {"answers": (TEXT, SCHEMA)}, {"shots": (0, 100)})
+        if not self.templates:
+            raise ValueError(f"templates is empty; name some of {', '.join(TEMPLATES)}, or write one")
+        for template in self.templates:
+            checked_template(template)
 
 
 def check(config: Config, name: str, task: Task) -> None:
@@ -101,12 +95,11 @@ def leaving(
     """What a cell sends at most, None of weights; the longest template stands for that which is chosen."""
     if config.weights:
         return None
-    shots, kept, said = (
-        _shots(config, instruction, parts["train"], seed),
-        Answers(answers),
-        said_of(config, instruction),
-    )
-    rows, texts = [*parts["validation"], *parts["test"]], [checked_template(name) for name in config.templates]
+    shots = _shots(config, instruction, parts["train"], seed)
+    kept = Answers(answers)
+    said = said_of(config, instruction)
+    rows = [*parts["validation"], *parts["test"]]
+    texts = [checked_template(name) for name in config.templates]
     longest = max(texts, key=lambda text: sum(len(prompt_of(text, instruction, shots, row)) for row in rows))
     asked = [(longest, row, repeat) for row in rows for repeat in range(config.repeats)]
     asked += [(text, row, 0) for text in texts for row in _tried(config, parts["validation"], seed)]
@@ -123,7 +116,7 @@ def leaving(
 
 def identity(config: Config) -> dict[str, Any]:
     """The hashes of weights that answer here; BadBackbone where they cannot be used."""
-    from harness.systems.decoders.weights import resolve_answering
+    from harness.systems.weights import resolve_answering
 
     return {"weights": resolve_answering(config.weights).identity()} if config.weights else {}
 
@@ -137,7 +130,13 @@ class Prompted(Fitted):
         """A model that nothing has been asked; BadInput where it cannot be, for want of an address or of weights."""
         self.instruction: Instruction
         self.config, self.instruction, self.shots, self.template = config, instruction, shots, template
-        self.model = _model(config, instruction, place)
+        self.model: Asked | Ranked
+        if not config.weights:
+            self.model = Asked(config, instruction, place.answers)
+            return
+        from harness.systems.prompting.ranked import Ranked  # which loads torch
+
+        self.model = Ranked(config.weights, instruction, place)
 
     def choose(self, fit: Fit) -> None:
         """Take the only template, or that which does best on some validation rows; the first of equals."""
@@ -209,15 +208,6 @@ def load(folder: Path, place: Place) -> Prompted:
     if identity(config).get("weights") != facts.get("weights"):
         raise BadInput(f"{folder}: other weights answered than are in {config.weights} now; bring them back there")
     return Prompted(config, instruction, (), place, facts["template"])
-
-
-def _model(config: Config, instruction: Instruction, place: Place) -> Asked | Ranked:
-    """The server's model, or the weights of a folder; torch is loaded for these alone."""
-    if not config.weights:
-        return Asked(config, instruction, place.answers)
-    from harness.systems.prompting.ranked import Ranked
-
-    return Ranked(config.weights, instruction, place)
 
 
 def _tried(config: Config, rows: Sequence[Example], seed: int) -> list[Example]:

@@ -11,7 +11,6 @@ What it reads and how it ranks stand in harness.systems.seq2seq; this file loads
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +20,13 @@ from tasks.errors import BadInput
 from tasks.task import ASKED, Instruction
 
 if TYPE_CHECKING:
-    from harness.systems.seq2seq.training import Trained
+    from harness.systems.seq2seq import Trained
 
 VERSION = 1
 READS = Reads(instructions=True, labels=ASKED)
 PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
 CHECKPOINT_COPIES = 8  # weights, best ones and two moments, in the checkpoint before and the new one
 PRECISIONS = ("fp32", "bf16")
-LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Config:
 
 def fit(fit: Fit) -> Trained:
     """Train a T5 on the training rows, or take it as it is."""
-    from harness.systems.seq2seq.training import Trained
+    from harness.systems.seq2seq import Trained
 
     if fit.instruction is None:
         raise BadInput(
@@ -89,23 +87,22 @@ def fit(fit: Fit) -> Trained:
 
 def load(folder: Path, place: Place) -> Trained:
     """What ``save`` has written."""
-    from harness.systems.seq2seq.training import Trained
+    from harness.systems.seq2seq import Trained
 
     return Trained.load(folder, place, Config)
 
 
 def identity(config: Config) -> dict[str, Any]:
     """The hashes of the weights; BadInput where none are named, or packages of low-rank products are not installed."""
-    from harness.systems.seq2seq.weights import resolve_weights
+    from harness.systems.weights import need_lora, resolve_t5
 
-    if config.lora_rank and not all(map(find_spec, LORA)):
-        raise BadInput("lora_rank needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
-    return {"weights": resolve_weights(config.weights).identity()}
+    if config.lora_rank:
+        need_lora("lora_rank")
+    return {"weights": resolve_t5(config.weights).identity()}
 
 
 def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
     """The size of the weights' file, where all of them are trained; else it is not known beforehand."""
-    from harness.systems.seq2seq.weights import resolve_weights
+    from harness.systems.weights import resolve_t5
 
-    folder = resolve_weights(config.weights).folder
-    return (folder / "model.safetensors").stat().st_size if folder and config.epochs and not config.lora_rank else 0
+    return resolve_t5(config.weights).weight_bytes if config.epochs and not config.lora_rank else 0

@@ -138,22 +138,19 @@ def _linear(terms: csr_matrix, labels: NDArray[Any], fit: Fit) -> tuple[NDArray[
         model = Ridge(alpha=1 / config.strength).fit(terms, labels)
         return model.coef_[None, :], np.array([model.intercept_])
     if fit.label.kind == "multilabel":
-        parts = [_of_label(terms, column, config) for column in labels.T]
+        parts = []
+        for held in labels.T:
+            if 0 < held.sum() < len(held):
+                parts.append(_logistic(terms, held, config))
+            else:  # zeros where all rows agree
+                count = held.sum() + SMOOTHING
+                odds = np.log([count / (len(held) + 2 * SMOOTHING - count)])
+                parts.append((np.zeros((1, terms.shape[1])), odds))
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     coefficients, intercepts = _logistic(terms, labels, config)
     if len(intercepts) == 1:  # of two classes scikit-learn tells the second's margin alone
         return np.concatenate([-coefficients, coefficients]) / 2, np.concatenate([-intercepts, intercepts]) / 2
     return coefficients, intercepts
-
-
-def _of_label(
-    terms: csr_matrix, held: NDArray[np.int64], config: Config
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Coefficients ``[1, terms]`` and intercept ``[1]`` of a label among several; zeros where all rows agree."""
-    if 0 < held.sum() < len(held):
-        return _logistic(terms, held, config)
-    count = held.sum() + SMOOTHING
-    return np.zeros((1, terms.shape[1])), np.log([count / (len(held) + 2 * SMOOTHING - count)])
 
 
 def _logistic(

@@ -1,19 +1,192 @@
-"""Many prompts to one server: cache first, so many calls in flight, faults waited out, and the cap kept."""
+"""Calls to a model behind a server: what each says, what it may cost, and the answers that were paid for and are kept.
+
+An answer is kept the moment it arrives, in a folder beside the store, under the sha256 of model, prompt, settings and
+repeat, so that no cell, run or study asks the same twice. The file holds the answer and what the server counted, never
+the prompt. The folder is the user's alone (mode 700): a model that repeats a text repeats it there, too. It is no part
+of the store, of an archive or of a report; removing it loses nothing but money.
+
+Many prompts are asked at a time: cache first, so many calls in flight, faults waited out, and the cap kept by a journal
+of costs.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from threading import Event, Lock
+from hashlib import sha256
+from math import fsum
+from pathlib import Path
+from threading import Condition, Event, Lock
 from typing import Any
 
-from harness.systems.prompting.answers import FREE, Answer, Answers, Prices, Purse
-from harness.systems.prompting.server import FORMAT, NoAnswer, Reply, Server
+from adapters_store import disk
+from harness.study.systems import check_fields
+from harness.systems.prompting.server import ADDRESS, FORMAT, NoAnswer, Reply, Server, checked_address
 from tasks.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: its text, the model and fingerprint that the server gave, tokens, and the day (UTC) it arrived.
+
+    ``tokens_in`` and ``tokens_out`` are None where the server counted none.
+    """
+
+    text: str
+    model: str
+    fingerprint: str
+    tokens_in: int | None
+    tokens_out: int | None
+    day: str
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A folder of answers; nothing is made before the first one is kept."""
+
+    folder: Path
+
+    @staticmethod
+    def key(model: str, prompt: str, settings: Mapping[str, Any], repeat: int) -> str:
+        """The name of the answer to a prompt: 64 hexadecimal digits."""
+        asked = {"model": model, "prompt": prompt, "settings": dict(settings), "repeat": repeat}
+        return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+    def get(self, key: str) -> Answer | None:
+        """The answer with this name; None where it is not kept, or not whole, as after a fault of the disk."""
+        try:
+            return Answer(**json.loads(disk.content(self._path(key))))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def put(self, key: str, answer: Answer) -> None:
+        """Keep an answer: whole under its name, or not at all."""
+        self._make()
+        disk.write_text(self._path(key), json.dumps(asdict(answer)))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Ask alone: processes of one machine that would ask the same wait for each other, and then find it kept."""
+        self._make()
+        with (self.folder / "lock").open("a") as lock:
+            with disk.output(self.folder):  # some network file systems have no locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def journal(self, model: str) -> Path:
+        """The file that says what answers of a model have cost."""
+        return self.folder / f"spent-{sha256(model.encode()).hexdigest()[:16]}.jsonl"
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.json"
+
+    def _make(self) -> None:
+        if not self.folder.is_dir():
+            disk.new_folder(self.folder.parent)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Dollars per 1,000 tokens of a prompt and of an answer; 0 where nobody has set them."""
+
+    tokens_in: float = 0.0
+    tokens_out: float = 0.0
+
+    def of(self, tokens_in: float, tokens_out: float) -> float:
+        """Dollars of a call."""
+        return (tokens_in * self.tokens_in + tokens_out * self.tokens_out) / 1000
+
+
+FREE = Prices()
+
+
+def cost_of(answers: Sequence[Answer], prices: Prices) -> dict[str, float]:
+    """Tokens, and dollars where prices are set, of these answers, whenever they were paid for."""
+    counts = [sum(getattr(answer, side) or 0 for answer in answers) for side in ("tokens_in", "tokens_out")]
+    money = {"money": prices.of(*counts)} if prices != FREE else {}
+    return {"tokens_in": float(counts[0]), "tokens_out": float(counts[1]), **money}
+
+
+class Purse:
+    """What a model has cost in dollars, by a journal that survives a kill, and the most that it may.
+
+    A call is entered with the most that it can cost before it is made, and with what it did cost after it. Whatever is
+    killed between the two counts as paid in full, so the sum is never less than what was spent, and no number of calls
+    in flight passes the cap. Entries are whole lines; a line that a kill has cut is of a call that was not made, or of
+    one whose first entry still stands.
+    """
+
+    def __init__(self, journal: Path, most: float) -> None:
+        """Read the journal; ``most`` 0 is no cap."""
+        self.journal, self.most = journal, most
+        self._changed = Condition()
+        self._in_flight: dict[str, float] = {}
+        self.spent = fsum(
+            _dollars_by_call(journal).values()
+        )  # calls in flight counted with the most that they can cost
+
+    def reserve(self, dollars: float) -> str:
+        """Enter a call that can cost this much, once the cap has room for it; BadInput where it will have none."""
+        with self._changed:
+            while 0 < self.most < self.spent + dollars:
+                if not self._in_flight:
+                    raise BadInput(
+                        f"most_cost {self.most:g} dollars: {self.spent:.6g} are spent and the next call may cost"
+                        f" {dollars:.6g}; raise it and run again (answers are kept, none is paid twice)"
+                    )
+                self._changed.wait()
+            call = uuid.uuid4().hex
+            self._write(call, dollars)
+            self._in_flight[call] = dollars
+            self.spent += dollars
+            return call
+
+    def settle(self, call: str, dollars: float) -> None:
+        """Enter what a call has cost."""
+        with self._changed:
+            self._write(call, dollars)
+            self.spent += dollars - self._in_flight.pop(call)
+            self._changed.notify_all()
+
+    def _write(self, call: str, dollars: float) -> None:
+        """Append an entry; it is on the disk before the call is made."""
+        line = json.dumps({"call": call, "dollars": dollars}) + "\n"
+        with disk.output(self.journal):
+            self.journal.parent.mkdir(parents=True, exist_ok=True)
+            with self.journal.open("ab") as file:
+                file.write((b"\n" if file.tell() and not _ends_whole(self.journal) else b"") + line.encode())
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _ends_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _dollars_by_call(journal: Path) -> dict[str, float]:
+    """Dollars by call, the last entry of each."""
+    if not journal.is_file():
+        return {}
+    entries: dict[str, float] = {}
+    for line in journal.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+            entries[str(entry["call"])] = float(entry["dollars"])
+        except (ValueError, KeyError, TypeError):  # cut by a kill
+            continue
+    return entries
+
 
 CALLS = 6  # of one prompt, before its last fault is the reason why a cell fails
 FIRST_WAIT = 1.0  # seconds after a fault of which the server does not say how long it lasts, doubled each time
@@ -94,7 +267,8 @@ class Asker:
 
     def ask(self, prompts: Sequence[str], repeats: int = 1) -> list[list[Answer]]:
         """The answers to every prompt ``[prompts][repeats]``; BadInput, in one line, where one cannot be had."""
-        keys = [[self._key(prompt, repeat) for repeat in range(repeats)] for prompt in prompts]
+        model, settings = self.question.model, self.question.settings
+        keys = [[self.answers.key(model, prompt, settings, n) for n in range(repeats)] for prompt in prompts]
         kept = {key: self.answers.get(key) for row in keys for key in row}
         if any(answer is None for answer in kept.values()):
             wanted = {key: prompt for row, prompt in zip(keys, prompts, strict=True) for key in row if not kept[key]}
@@ -102,11 +276,13 @@ class Asker:
         answers = [[answer for key in row if (answer := kept[key])] for row in keys]
         for row in answers:
             for answer in row:
-                self._check_same(answer.model)
+                self.model = self.model or answer.model
+                if answer.model and answer.model != self.model:
+                    raise BadInput(
+                        f"answers of two versions of model {model!r} would be one score: {self.model!r} and"
+                        f" {answer.model!r}; set model to a dated name"
+                    )
         return answers
-
-    def _key(self, prompt: str, repeat: int) -> str:
-        return self.answers.key(self.question.model, prompt, self.question.settings, repeat)
 
     def _asked(self, wanted: Mapping[str, str]) -> dict[str, Answer]:
         """Answers by their keys of prompts that were not kept when this was called."""
@@ -144,7 +320,8 @@ class Asker:
         """The answer to a prompt, kept; None if all was stopped, BadInput after the last call that gave none."""
         reason = ""
         for call in range(CALLS):
-            self._wait()
+            if (left := self._not_before - self.clock.now()) > 0:  # wait until the server may be asked
+                self.clock.wait(self._stop, left)
             if self._stop.is_set():
                 return None
             try:
@@ -163,9 +340,12 @@ class Asker:
         paid, call = 0.0, self._purse.reserve(most) if self._purse else ""
         try:
             reply = self.server.post(self.question.body(prompt))
-            paid = self._price(reply, most)
+            paid = most  # where the server did not count its tokens
+            if reply.tokens_in is not None and reply.tokens_out is not None:
+                paid = self.prices.of(reply.tokens_in, reply.tokens_out)
             self._check_model(reply)
-            answer = _answer_of(reply)
+            day = datetime.now(UTC).date().isoformat()
+            answer = Answer(reply.text, reply.model, reply.fingerprint, reply.tokens_in, reply.tokens_out, day)
             self.answers.put(key, answer)
             return answer
         except NoAnswer as problem:
@@ -175,30 +355,17 @@ class Asker:
             if self._purse:
                 self._purse.settle(call, paid)
 
-    def _price(self, reply: Reply, most: float) -> float:
-        """What an answer cost; the most that it can where the server did not count its tokens."""
-        if reply.tokens_in is None or reply.tokens_out is None:
-            return most
-        return self.prices.of(reply.tokens_in, reply.tokens_out)
-
     def _check_model(self, reply: Reply) -> None:
         """NoAnswer where another model has answered than was asked, or than answered before."""
-        asked, self._has_answered = self.question.model, True
-        if reply.model and reply.model != asked and not _is_dated(reply.model, asked):
+        asked = self.question.model
+        self._has_answered = True
+        is_dated = reply.model.startswith(asked) and reply.model[len(asked) : len(asked) + 1] in DATED
+        if reply.model and reply.model != asked and not is_dated:
             raise NoAnswer(f"model {asked!r} was asked and another answered; set model to the name that it has there")
         with self._lock:
             self.model = self.model or reply.model
             if reply.model and reply.model != self.model:
                 raise NoAnswer(f"another version of model {asked!r} answered than before; set model to a dated name")
-
-    def _check_same(self, model: str) -> None:
-        """BadInput where answers that are kept come from two versions of a model."""
-        self.model = self.model or model
-        if model and model != self.model:
-            raise BadInput(
-                f"answers of two versions of model {self.question.model!r} would be one score: {self.model!r} and"
-                f" {model!r}; set model to a dated name"
-            )
 
     def _hold(self, problem: NoAnswer, wait: float) -> None:
         """Let no call begin before the server's own delay is over, or ours where it names none."""
@@ -210,17 +377,89 @@ class Asker:
         with self._lock:
             self._not_before = max(self._not_before, self.clock.now() + wait)
 
-    def _wait(self) -> None:
-        """Wait until the server may be asked, or all is stopped."""
-        left = self._not_before - self.clock.now()
-        if left > 0:
-            self.clock.wait(self._stop, left)
+
+LIMITS = ("max_tokens", "max_completion_tokens")
+RANGES = {
+    "temperature": (0, 2),
+    "answer_tokens": (1, 4096),
+    "repeats": (1, 100),
+    "in_flight": (1, 256),
+    "timeout": (0.001, 3600),
+    "price_in": (0, 1000),
+    "price_out": (0, 1000),
+    "most_cost": (0, 1_000_000),
+}
+LOCAL_SETTINGS = ("url", "in_flight", "timeout", "price_in", "price_out", "most_cost", "allow")
 
 
-def _is_dated(name: str, model: str) -> bool:
-    return name.startswith(model) and name[len(model) : len(model) + 1] in DATED
+@dataclass(frozen=True)
+class CallSettings:
+    """Whom to ask, how, how often, and at what price; whatever is asked.
 
+    ``limit`` is the field in which the server takes ``answer_tokens``. ``repeats`` is how often everything is asked.
 
-def _answer_of(reply: Reply) -> Answer:
-    day = datetime.now(UTC).date().isoformat()
-    return Answer(reply.text, reply.model, reply.fingerprint, reply.tokens_in, reply.tokens_out, day)
+    The LOCAL_SETTINGS decide no answer: the address of the server (the same model elsewhere is the same model), calls
+    ``in_flight``, ``timeout`` in seconds, prices in dollars per 1,000 tokens, the most that the model may cost in this
+    store in dollars (0: no cap), and the tasks of which something may leave though nobody else may have it.
+    """
+
+    model: str = "gpt-4"
+    temperature: float = 0.0
+    answer_tokens: int = 16
+    limit: str = "max_tokens"
+    repeats: int = 1
+    url: str = ""
+    in_flight: int = 32
+    timeout: float = 60.0
+    price_in: float = 0.0
+    price_out: float = 0.0
+    most_cost: float = 0.0
+    allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check model, ranges, prices and address; ValueError naming the field."""
+        if not self.model or not self.model.isprintable():
+            raise ValueError(f"model {self.model!r} is no name of a model")
+        check_fields(self, {"limit": LIMITS}, RANGES)
+        if self.most_cost and not (self.price_in or self.price_out):
+            raise ValueError("most_cost needs price_in and price_out, in dollars per 1,000 tokens")
+        if self.url:
+            checked_address(self.url)
+
+    @property
+    def prices(self) -> Prices:
+        """Dollars per 1,000 tokens."""
+        return Prices(self.price_in, self.price_out)
+
+    @property
+    def address(self) -> str:
+        """Of the server: the setting, or what the environment says; empty where neither does."""
+        return self.url or os.environ.get(ADDRESS, "")
+
+    @property
+    def host(self) -> str:
+        """Of the server; empty while nobody has named it."""
+        return (checked_address(self.address).hostname or "") if self.address else ""
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What a call says beside model and prompt."""
+        return {"temperature": self.temperature, self.limit: self.answer_tokens}
+
+    def asker(self, answers: Path | None, said: Mapping[str, Any]) -> Asker:
+        """Who asks with what is ``said`` in every call, and keeps what is answered in this folder.
+
+        BadInput where no address or folder is known.
+        """
+        if not self.address:
+            raise BadInput(f"no server to ask {self.model!r}: set url of the system, or the variable {ADDRESS}")
+        if answers is None:
+            raise BadInput("a prompted model needs a folder in which its answers are kept (Place.answers)")
+        return Asker(
+            Server(self.address, self.timeout),
+            Answers(answers),
+            Question(self.model, said, self.answer_tokens),
+            prices=self.prices,
+            most_cost=self.most_cost,
+            in_flight=self.in_flight,
+        )

@@ -1,4 +1,4 @@
-"""How a row is asked about, and which option an answer names.
+"""How a row is asked about, which option an answer names, and what the votes of several answers come to.
 
 A template is a text with fields in braces. What stands above a line ``---`` is said once; what stands below is said of
 every exemplar, with its answer, and then of the row. A paragraph whose fields are all empty is left out: the definition
@@ -9,11 +9,23 @@ The text of a row goes in by one pass over the template, so that braces in a tex
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from harness.study.systems import Predicted
+from harness.systems.prompting.asking import Answer, cost_of
+from harness.systems.prompting.server import FORMAT
 from tasks.task import TEXT_OF_ROW, Example, Instruction, Turn
+
+if TYPE_CHECKING:
+    from harness.systems.kinds.prompted import Config
 
 SPEAKERS = {"speaker": "Speaker", "listener": "Listener", "prompt": "Situation"}
 FIELD = re.compile(r"\{([a-z]*)\}")
@@ -114,14 +126,13 @@ def _filled(template: str, instruction: Instruction, row: Example | None) -> str
     for paragraph in template.split("\n\n"):
         fields = FIELD.findall(paragraph)
         if not fields or any(values[field] for field in fields):
-            lines = [line for line in paragraph.split("\n") if not _is_empty(line, values)]
-            paragraphs.append("\n".join(FIELD.sub(lambda field: values[field[1]], line) for line in lines))
+            lines = []
+            for line in paragraph.split("\n"):
+                of_line = FIELD.findall(line)
+                if not of_line or any(values[field] for field in of_line):
+                    lines.append(FIELD.sub(lambda field: values[field[1]], line))
+            paragraphs.append("\n".join(lines))
     return "\n\n".join(paragraphs).strip()
-
-
-def _is_empty(line: str, values: Mapping[str, str]) -> bool:
-    fields = FIELD.findall(line)
-    return bool(fields) and not any(values[field] for field in fields)
 
 
 def _question(instruction: Instruction, row: Example | None) -> str:
@@ -189,3 +200,90 @@ def _named(words: Sequence[str], options: Sequence[Sequence[str]]) -> set[int]:
 
 def _words(text: str) -> list[str]:
     return WORD.findall(text.casefold())
+
+
+SCHEMA = "schema"  # a way to answer: by a JSON schema, where TEXT is in words
+TEXT = "text"
+ANSWER = "answer"  # the only field of an answer by a schema
+SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
+FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
+
+
+class Asked:
+    """A model behind a server; BadInput where no address or folder of answers is known."""
+
+    def __init__(self, config: Config, instruction: Instruction, folder: Path | None) -> None:
+        """Nothing is opened or asked yet; answers are kept in the ``folder``."""
+        self.config, self.instruction, self.folder = config, instruction, folder
+        self.asker = config.asker(folder, said_of(config, instruction))
+
+    def asked_by(self, instruction: Instruction) -> Asked:
+        """The same model, asked by other words."""
+        return Asked(self.config, instruction, self.folder)
+
+    def predicted(
+        self, rows: Sequence[Example], template: str, shots: Sequence[Shot], *, is_trial: bool = False
+    ) -> Predicted:
+        """The option that most repeats name, as logarithms of shares of votes; a trial asks once."""
+        prompts = [prompt_of(template, self.instruction, shots, row) for row in rows]
+        each = self.asker.ask(prompts, 1 if is_trial else self.config.repeats)
+        options, by_schema = self.instruction.options, self.config.answers == SCHEMA
+        said = [[spoken(answer.text) if by_schema else answer.text for answer in own] for own in each]
+        places = [[option_of(text, options) for text in own] for own in said]
+        logits = np.stack([_logits(own, len(options)) for own in places]) if places else np.zeros((0, len(options)))
+        nameless = np.array([all(place is None for place in own) for own in places], dtype=bool)
+        answers = [answer for own in each for answer in own]
+        cost = cost_of(answers, self.config.prices)
+        return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=_notes(answers, places))
+
+
+def said_of(config: Config, instruction: Instruction) -> dict[str, Any]:
+    """What a call says beside model and prompt: how it is to be answered, by a schema where that is asked for."""
+    return config.said | ({FORMAT: schema_of(instruction.options)} if config.answers == SCHEMA else {})
+
+
+def schema_of(options: Sequence[str]) -> dict[str, Any]:
+    """The format of an answer that can be nothing but an object whose only field is an option, as OpenAI takes it."""
+    schema = {
+        "type": "object",
+        "properties": {ANSWER: {"type": "string", "enum": list(options)}},
+        "required": [ANSWER],
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": ANSWER, "strict": True, "schema": schema}}
+
+
+def spoken(text: str) -> str:
+    """The words of an answer that a schema was asked for; empty where its object is cut or has no such field.
+
+    A server may overlook the schema and answer in words: these are taken as they are.
+    """
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        answer = json.loads(text)[ANSWER]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return answer if isinstance(answer, str) else ""
+
+
+def _logits(places: Sequence[int | None], options: int) -> Any:  # noqa: ANN401 - an array
+    """Logarithms of the shares of votes ``[options]``; all equal where no repeat names an option."""
+    votes = np.full(options, SMOOTHING)
+    for number, place in enumerate(places):
+        if place is not None:
+            votes[place] += 1 + FIRST * (number == 0)
+    return np.log(votes / votes.sum())
+
+
+def _notes(answers: Sequence[Answer], places: Sequence[Sequence[int | None]]) -> dict[str, Any]:
+    """By which model, when, and how well repeats agree: the share of pairs of answers to a row that name the same."""
+    pairs = [first == second for own in places for first, second in combinations(own, 2)]
+    days = sorted({answer.day for answer in answers})
+    return {
+        "models": dict(Counter(answer.model for answer in answers)),
+        "fingerprints": dict(Counter(answer.fingerprint for answer in answers if answer.fingerprint)),
+        "days": [days[0], days[-1]] if days else [],
+        "calls": len(answers),
+        **({"agreement": sum(pairs) / len(pairs)} if pairs else {}),
+    }

@@ -18,13 +18,11 @@ from torch import Tensor
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.systems import Place, Predicted
-from harness.systems.decoders.ranking import continuations, end_of, most_rows, opening_of, scores
-from harness.systems.decoders.weights import load_network, resolve_answering
-from harness.systems.encoders.texts import padded_batch
+from harness.systems import seq2seq as of_t5
+from harness.systems.decoders import continuations, end_of, most_rows, opening_of, scores
+from harness.systems.epochs import padded_batch
 from harness.systems.prompting.prompts import Shot, closing_of, prompt_of
-from harness.systems.seq2seq import ranking as of_t5
-from harness.systems.seq2seq.weights import FAMILY
-from harness.systems.seq2seq.weights import load_network as load_t5
+from harness.systems.weights import T5, load_causal, load_t5, resolve_answering
 from harness.training.batches import evaluation_batches
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.errors import BadInput
@@ -65,7 +63,7 @@ class Causal:
         """Load it."""
         self.weights, self.tokenizer, self.device = weights, load_tokenizer(weights), place.device.ready()
         self.opening, self.end = opening_of(self.tokenizer), end_of(self.tokenizer, weights)
-        self.network = load_network(weights).to(self.device)
+        self.network = load_causal(weights).to(self.device)
 
     def ids(self, prompt: str) -> tuple[int, ...]:
         """The prompt's tokens, behind the token that opens texts, if there is any."""
@@ -135,7 +133,7 @@ class Ranked:
     @cached_property
     def weights(self) -> Weights:
         """The model, loaded."""
-        is_t5 = self.backbone.model_type == FAMILY
+        is_t5 = self.backbone.model_type == T5
         return EncoderDecoder(self.backbone, self.place) if is_t5 else Causal(self.backbone, self.place)
 
     def predicted(
@@ -169,14 +167,10 @@ class Ranked:
                     f"system 'prompted': template and exemplars are {len(ids)} tokens without a text, and"
                     f" {self.backbone.name!r} reads at most {most} before an answer; take fewer shots, or other weights"
                 )
-            row = _shorter(row)
+            if len(row.context) >= max(1, len(row.after)):
+                row = row._replace(context=row.context[1:])
+            elif row.after:
+                row = row._replace(after=row.after[:-1])
+            else:
+                row = row._replace(text=row.text[: int(len(row.text) * KEPT)])
         return ids, row is not whole
-
-
-def _shorter(row: Example) -> Example:
-    """The row without its earliest or latest turn, from the side that has more; without turns, with less text."""
-    if len(row.context) >= max(1, len(row.after)):
-        return row._replace(context=row.context[1:])
-    if row.after:
-        return row._replace(after=row.after[:-1])
-    return row._replace(text=row.text[: int(len(row.text) * KEPT)])

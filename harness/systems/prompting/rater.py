@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.systems.prompting.answers import Answer, Answers, cost_of
-from harness.systems.prompting.asking import likely_tokens
-from harness.systems.prompting.settings import CallSettings
+from harness.systems.prompting.asking import Answer, Answers, CallSettings, cost_of, likely_tokens
 from tasks.errors import BadEntry, BadInput
 from tasks.plain_text import counted
-from tasks.ratings import Construct
-from tasks.ratings.readings import Reading
+from tasks.ratings import Construct, Reading
 from tasks.task import Task
 
 SENT = "title, description, labels, data set and citation of each task, as the registry has them, and no row of data"

@@ -141,13 +141,26 @@ class Server:
         key = key_for(parts)
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Connection": "close"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
-        connection = self._connection(parts)
+        host, port, timeout = parts.hostname or "", parts.port, self.timeout
+        connection = http.client.HTTPConnection(host, port, timeout=timeout)
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
         try:
             connection.connect()
         except OSError as problem:
-            raise NoAnswer(f"cannot be reached ({_cause(problem)})", is_reached=False) from None
+            cause = os.strerror(problem.errno) if problem.errno and problem.errno > 0 else type(problem).__name__
+            raise NoAnswer(f"cannot be reached ({cause})", is_reached=False) from None
         is_over = threading.Event()
-        deadline = threading.Timer(WHOLE * self.timeout, _end, (connection.sock, is_over))
+        opened = connection.sock  # which the connection forgets once an answer begins
+
+        def end() -> None:
+            """End the call from outside: whoever waits for its bytes wakes up."""
+            is_over.set()
+            with suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+
+        deadline = threading.Timer(WHOLE * self.timeout, end)
         deadline.daemon = True
         deadline.start()
         try:
@@ -167,13 +180,6 @@ class Server:
             deadline.cancel()
             connection.close()
 
-    def _connection(self, parts: SplitResult) -> http.client.HTTPConnection:
-        host = parts.hostname or ""
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(host, parts.port, timeout=self.timeout, context=context)
-        return http.client.HTTPConnection(host, parts.port, timeout=self.timeout)
-
     def _refusal(self, status: int, code: str, body: Mapping[str, Any]) -> str:
         """What a status means that no second call mends, with the next step."""
         said, model = f"{status} {code}".strip(), str(body.get("model"))
@@ -191,17 +197,6 @@ class Server:
                 ' of the system to "text", unless its model, answer_tokens or limit are what it refuses'
             )
         return f"server {self.name} refuses the call ({said}); see model, answer_tokens, limit and window of the system"
-
-
-def _end(connection: socket.socket, is_over: threading.Event) -> None:
-    """End a call from outside: whoever waits for its bytes wakes up."""
-    is_over.set()
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _cause(problem: OSError) -> str:
-    return os.strerror(problem.errno) if problem.errno and problem.errno > 0 else type(problem).__name__
 
 
 def _reply(content: bytes) -> Reply:

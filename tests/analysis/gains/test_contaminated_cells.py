@@ -15,8 +15,7 @@ from analysis.gains.baselines import baselines
 from analysis.gains.cells import cells, contamination, frame_of, not_compared
 from analysis.gains.gains import gains
 from analysis.report import report
-from tasks.splits.contamination import Contact
-from tasks.splits.near import LeftOut
+from tasks.splits.contamination import Contact, LeftOut
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("news"))

@@ -24,8 +24,7 @@ from analysis.ratings.rating_sets import (
 )
 from analysis.results.published import results
 from tasks.errors import BadRow
-from tasks.ratings import Rating
-from tasks.ratings.readings import Repeat
+from tasks.ratings import Rating, Repeat
 
 HEADER = "task,construct,rater,value"
 

@@ -13,7 +13,7 @@ import torch
 from harness.cli.explain import HOLDS_TEXTS, heading, html_of, pieces_of, strongest
 from harness.scoring.explained import ExplainedRow
 from harness.scoring.system_scorer import SystemScorer
-from harness.systems.encoders.attributions import Attribution, vector_of
+from harness.systems.attributions import Attribution, vector_of
 from tests.support.studies.small_study import small_study
 
 pytest.importorskip("captum", reason="explain needs its extra")

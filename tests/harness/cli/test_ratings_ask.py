@@ -16,7 +16,7 @@ import pytest
 
 from analysis.ratings.rating_sets import agreements, repeats
 from analysis.results.published import results
-from harness.systems.prompting.answers import Answers, Prices, Purse
+from harness.systems.prompting.asking import Answers, Prices, Purse
 from tasks.ratings import constructs, ratings, ratings_in
 from tasks.registry import Registry
 from tests.support.studies.fake_study import FakeTask, fake_study

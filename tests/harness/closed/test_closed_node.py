@@ -16,8 +16,9 @@ from safetensors import safe_open
 
 from harness.api import Study
 from harness.cli.main import main
-from harness.closed import packing, there
-from harness.closed.packing import pack
+from harness.closed import home as packing
+from harness.closed import there
+from harness.closed.home import pack
 from harness.closed.parcel import Outcome, Parcel, part_from, read_outcomes, tensors_of, write_outcomes
 from harness.training.inputs import Encoded
 from harness.training.trained import Part

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from harness.cli.main import main
-from harness.preflight import doctor, machine
-from harness.preflight.machine import OK, PROBLEM, WARNING
+from harness.preflight import doctor
+from harness.preflight import doctor as machine
+from harness.preflight.doctor import OK, PROBLEM, WARNING
 from harness.study.file import load_study
 from harness.training.lanes import products
 from tasks.registry import Registry

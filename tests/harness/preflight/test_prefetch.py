@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from harness.cli.main import main
-from harness.preflight.prefetch import environment, prefetch
+from harness.preflight.doctor import environment, prefetch
 from harness.raw import fetch as fetching
 from harness.study.file import load_study
 from tasks.errors import BadInput

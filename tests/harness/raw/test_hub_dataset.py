@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from harness.cli.main import main
-from harness.raw.fetch import FetchFailed
-from harness.raw.hub_dataset import BadHubDataset, hub_dataset
+from harness.raw.fetch import BadHubDataset, FetchFailed, hub_dataset
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 CONVERTED = "/api/datasets/someone/replies/revision/refs%2Fconvert%2Fparquet?blobs=true"

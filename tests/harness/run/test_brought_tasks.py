@@ -8,7 +8,7 @@ import pytest
 
 from harness.api import Study
 from harness.cli.main import main
-from harness.raw.data_folder import data_folder
+from harness.raw.holdings import data_folder
 from harness.study.backbones.backbone import resolve
 from harness.study.file import load_study
 from harness.study.plan import make_plan

@@ -19,8 +19,8 @@ from transformers import RobertaConfig
 from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.search import search, trials
-from harness.search.journal import CannotSearch, open_journal
 from harness.search.outcome import search_folder
+from harness.search.search import CannotSearch, open_journal
 from harness.study.cell import make_cell
 from harness.training.inputs import Encoded
 from harness.training.lanes.fit import LaneTrainer

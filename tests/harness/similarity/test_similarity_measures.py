@@ -14,9 +14,8 @@ from analysis.importance.similarity import stored_similarities
 from harness.engines.local import LocalEngine, Runner
 from harness.run.grid import run_grid
 from harness.similarity.embeddings import logme
-from harness.similarity.encoders import Sentences, encoder_of
+from harness.similarity.encoders import Adapted, Sentences, encoder_of, evenly_spaced, overlap, words_of
 from harness.similarity.fill import MEASURES, NOT_TRAINED, fill
-from harness.similarity.samples import Adapted, evenly_spaced, overlap, words_of
 from harness.study.cell import make_cell
 from harness.study.config import StudyConfig
 from harness.study.device import ANY_DEVICE

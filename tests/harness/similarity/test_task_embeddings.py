@@ -8,7 +8,7 @@ from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.similarity import embeddings as module
 from harness.similarity.embeddings import NoBottleneck, fisher, log_likelihood, nearness, projections, sampled_labels
-from harness.similarity.samples import BATCH, Adapted, sample_of
+from harness.similarity.encoders import BATCH, Adapted, sample_of
 from harness.study.cell import make_cell
 from harness.study.config import StudyConfig
 from tests.support.clusters.pretend_gpu import pretend_gpu

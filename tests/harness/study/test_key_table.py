@@ -15,7 +15,7 @@ from harness.study.backbones.backbone import resolve
 from harness.study.backbones.identity import config_facts, digest, tokenizer_facts
 from harness.study.cell import make_cell
 from harness.study.config import Adapter, StudyConfig
-from tasks.entry import tasks_of
+from tasks.registry import tasks_of
 from tasks.splits.loading import load
 
 ENTRY = {

@@ -11,9 +11,9 @@ import torch
 
 from harness.study.backbones.backbone import AS_SYSTEMS
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.decoders.training import Trained
-from harness.systems.encoders.epochs import CHECKPOINT
-from harness.systems.encoders.foreign import POSITIONS_OF_DECODERS
+from harness.systems.decoders import Trained
+from harness.systems.epochs import CHECKPOINT
+from harness.systems.weights import POSITIONS_OF_DECODERS
 from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Instruction
 from tests.harness.systems.encoders.test_encoder import Killed, row_of
@@ -221,7 +221,7 @@ def test_more_tokens_than_the_weights_read_with_an_answer_are_refused(words):
 
 
 def test_without_its_packages_it_is_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.kinds.decoder.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
         KIND.identity(KIND.configured({"weights": "random-tiny"}, "test"))
 

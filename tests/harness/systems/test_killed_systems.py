@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from harness.systems.encoders.epochs import CHECKPOINT
+from harness.systems.epochs import CHECKPOINT
 from tests.support.faults.warm_start import completed
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ SYSTEMS = {  # the study's tasks and settings of the system, by its name
 KEPT = {"bi-encoder": {"spans.parquet", "rationales.parquet"}}
 LOGGING = """
 import os, signal
-from harness.systems.encoders import epochs
+from harness.systems import epochs
 write = epochs.Checkpoint.write
 def logged(self, fitted, *parts):
     write(self, fitted, *parts)

@@ -25,13 +25,21 @@ from harness.study.device import ANY_DEVICE
 from harness.study.systems import Fit, Place, Sibling, kind_of
 from harness.study.systems.checks import check_system
 from harness.systems import system_of
-from harness.systems.micromodels.machine import Machine
-from harness.systems.micromodels.seeds import FARTHEST, Seeds, Sentences, chosen_threshold, feature, nearest
-from harness.systems.micromodels.sentences import encoder_of, sentences_in, vectors_of
+from harness.systems.micromodels import (
+    FARTHEST,
+    Machine,
+    Seeds,
+    Sentences,
+    chosen_threshold,
+    encoder_of,
+    feature,
+    nearest,
+    sentences_in,
+    vectors_of,
+)
 from harness.training.recipe import Attempt, Recipe
 from tasks.errors import BadInput
-from tasks.metrics.rationales import FORMS, marked, token_f1
-from tasks.readers.rationales import placed
+from tasks.rationales import FORMS, marked, placed, token_f1
 from tasks.task import Example
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import small_study

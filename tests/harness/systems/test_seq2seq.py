@@ -17,12 +17,10 @@ from harness.engines.remote import _of_rows
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.encoders.epochs import CHECKPOINT
-from harness.systems.seq2seq.new_tokens import LongerEmbedding, LongerHead
-from harness.systems.seq2seq.prompt import LEAST, Frame, Marks, Reader, frame_of, text_of
-from harness.systems.seq2seq.ranking import options_of, packed, scores
-from harness.systems.seq2seq.training import Trained
-from harness.systems.seq2seq.weights import resolve_weights
+from harness.systems.epochs import CHECKPOINT
+from harness.systems.instructed import LEAST, Frame, Marks, Reader, frame_of
+from harness.systems.seq2seq import LongerEmbedding, LongerHead, Trained, options_of, packed, scores
+from harness.systems.weights import resolve_t5
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Instruction
@@ -30,6 +28,7 @@ from tests.harness.systems.encoders.test_encoder import Killed, folder_of, row_o
 from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
 from tests.support.studies.small_study import small_study
 from tests.support.systems.tiny_t5 import tiny_t5
+from tests.support.systems.whole_prompt import text_of
 
 KIND = kind_of("seq2seq")
 ASKS = Instruction("Is {text} no?", ("no", "no communication", "much"), "a chat", "A level is what it is.")
@@ -129,7 +128,7 @@ def test_what_is_read_is_what_the_text_says(words):
     row = row_of(["calm", "warm"], "cold", ["grey"])
     fitted = trained(weights=words)
     (prompt,) = fitted.read([row])
-    whole = load_tokenizer(resolve_weights(words)).ids([text_of(row, frame_of(ASKS))])[0]
+    whole = load_tokenizer(resolve_t5(words)).ids([text_of(row, frame_of(ASKS))])[0]
     assert list(prompt.ids) == [*whole, 1]
     assert not prompt.is_cut
 
@@ -182,7 +181,7 @@ def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
 def test_few_logits_at_a_time_rank_alike(monkeypatch):
     fitted, rows = trained(), rows_of("multiclass", 9, 3)
     whole = fitted.predict(rows).logits
-    monkeypatch.setattr("harness.systems.seq2seq.ranking.MOST_LOGITS", 1)
+    monkeypatch.setattr("harness.systems.seq2seq.MOST_LOGITS", 1)
     np.testing.assert_allclose(fitted.predict(rows).logits, whole, atol=1e-4)
 
 
@@ -227,7 +226,7 @@ def test_every_option_ends_and_the_end_counts():
 
 
 def test_options_that_are_the_same_tokens_or_none_are_refused(words):
-    tokenizer = load_tokenizer(resolve_weights(words))
+    tokenizer = load_tokenizer(resolve_t5(words))
     with pytest.raises(BadInput, match="options 'yes' and 'nay' are the same tokens of these weights; rename one"):
         options_of(tokenizer, ["yes", "nay"], 1)
     with pytest.raises(BadInput, match="option ' ' has no token of these weights"):
@@ -479,7 +478,7 @@ def test_settings_out_of_range_are_refused_by_name(changes, refusal):
 
 
 def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.kinds.seq2seq.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
         KIND.identity(KIND.configured({"lora_rank": 8, "weights": "random-tiny"}, "test"))
 

@@ -10,8 +10,8 @@ import random
 from pathlib import Path
 
 from tasks.registry import Registry
+from tasks.splits.folds import Protocol
 from tasks.splits.loading import load
-from tasks.splits.protocol import Protocol
 from tasks.synthetic.lexicon import pick, weighted_index
 from tasks.synthetic.posts import VERBS
 

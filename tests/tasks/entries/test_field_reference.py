@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.main import main
-from tasks.entry import FIELDS, MANDATORY, SECTIONS, TABLES_OF, field_reference, field_rows, tasks_of
+from tasks.registry import FIELDS, MANDATORY, SECTIONS, TABLES_OF, field_reference, field_rows, tasks_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "adding-a-task.md"
 

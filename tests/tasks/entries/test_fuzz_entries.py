@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.entry import DOWNLOAD_FIELDS, FIELDS, INSTRUCTION_FIELDS, tasks_of
 from tasks.errors import BadInput
+from tasks.registry import DOWNLOAD_FIELDS, FIELDS, INSTRUCTION_FIELDS, tasks_of
 from tasks.splits.as_published import Published
 from tasks.splits.loading import load
 from tests.support.studies.toml_values import ODD, VALUES, toml

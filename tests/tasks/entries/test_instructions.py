@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 
 from harness.cli.main import main
-from tasks.entry import tasks_of
 from tasks.errors import BadEntry
-from tasks.registry import BUILT_IN
+from tasks.registry import BUILT_IN, tasks_of
 from tasks.task import ASKED, Instruction
 
 ENTRY = 'id = "tones"\nfiles = ["a.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\nclasses = ["cold", "warm"]\n'

@@ -9,10 +9,9 @@ import torch
 from transformers import BertConfig, BertModel
 
 from harness.study.intermediates.imported import check_name
-from tasks.entry import ID_PATTERN
 from tasks.errors import BadEntry, BadInput
 from tasks.proposal import task_id
-from tasks.registry import Registry
+from tasks.registry import ID_PATTERN, Registry
 from tasks.task import OF_CONTROLS, OF_MODULES, why_taken
 
 LIKELY = ("to", "type", "values", "keys", "items", "pop", "train", "half", "float", "forward")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from tasks.metrics.rationales import FORMS, iou_f1, marked, token_f1
+from tasks.rationales import FORMS, iou_f1, marked, token_f1
 
 NAN = float("nan")
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from analysis.ratings.agreement import alpha
 from harness.cli.main import main
-from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadInput
 from tasks.proposal import proposal, read_file
 from tasks.readers import read_task
-from tasks.readers.annotators import krippendorff
+from tasks.readers.labels import krippendorff
+from tasks.registry import tasks_of
 
 ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = ["a1", "a2", "a3"]\n'
 MEAN = ENTRY + 'kind = "continuous"\ncombine = "mean"\n'

@@ -23,7 +23,7 @@ from tasks.errors import BadEntry, BadRow, BadStudy
 from tasks.plain_text import read_toml
 from tasks.proposal import read_file
 from tasks.readers import raw
-from tasks.readers.formats.text_table import check_header
+from tasks.readers.raw import check_header
 from tests.support.studies.stored import KEY
 
 

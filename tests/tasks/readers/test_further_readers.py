@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.readers import read, read_task
-from tasks.readers.empathetic import value_of
+from tasks.readers.published import value_of
 from tasks.registry import Registry
 from tasks.splits.loading import load
 from tasks.synthetic import write

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks import synthetic
 from tasks.quality import quality
-from tasks.readers.rationales import Marked, placed
+from tasks.rationales import Marked, placed
 from tasks.registry import Registry
 from tasks.splits.contamination import Texts
 from tasks.splits.loading import load

@@ -15,9 +15,8 @@ import pytest
 
 from tasks.errors import MissingData
 from tasks.metrics import macro_f1, pearson_r
-from tasks.metrics.rationales import token_f1
+from tasks.rationales import placed, token_f1
 from tasks.readers import read
-from tasks.readers.rationales import placed
 from tasks.registry import Registry
 from tasks.splits.loading import Splits, load
 from tasks.task import Example

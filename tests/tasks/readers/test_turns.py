@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadInput
 from tasks.readers import read, read_task
-from tasks.registry import Registry
+from tasks.registry import Registry, tasks_of
 from tasks.splits.loading import load
 from tasks.synthetic import write
 from tasks.task import Turn

@@ -93,7 +93,7 @@ def test_contacts_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_was_not_compared_is_kept_with_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.splits.near.MOST_PAIRS", 0)
+    monkeypatch.setattr("tasks.splits.contamination.MOST_PAIRS", 0)
     store = Store(tmp_path)
     both = {name: splits(name, [row("a", STORY)], [row("b", f"{STORY} {name}")]) for name in ("one", "two")}
     assert one(both["one"], both["two"]).near_text == 1  # met in the sorted orders

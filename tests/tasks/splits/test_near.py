@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.splits import near
-from tasks.splits.near import GRAM, SHORTEST, THRESHOLD, LeftOut, near_pairs, normalise
+from tasks.splits import contamination as near
+from tasks.splits.contamination import GRAM, SHORTEST, THRESHOLD, LeftOut, near_pairs, normalise
 
 Pairs = set[tuple[int, int]]
 

@@ -15,9 +15,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from harness.cli.main import main
 from tasks.errors import MissingData
 from tasks.registry import Registry
-from tasks.splits.contamination import Contact, Texts, contacts, texts_of
+from tasks.splits.contamination import GRAM, THRESHOLD, Contact, Texts, contacts, texts_of
 from tasks.splits.loading import Splits, load_kinds
-from tasks.splits.near import GRAM, THRESHOLD
 
 SHARED = Path(os.environ.get("EMPATHY_SHARED", Path(__file__).parents[4] / "shared"))
 DATA, IDS = SHARED / "data", SHARED / "paper/splits"
@@ -109,7 +108,7 @@ def test_near_duplicates_of_real_texts_are_those_of_a_product_of_all_with_all() 
 
 def test_with_all_grams_left_out_nearly_all_real_near_duplicates_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = {tuple(pair) for pair in all_texts("clean").near.tolist()}
-    monkeypatch.setattr("tasks.splits.near.MOST_PAIRS", 0)
+    monkeypatch.setattr("tasks.splits.contamination.MOST_PAIRS", 0)
     bounded = texts_of(splits("clean").values())
     met = {tuple(pair) for pair in bounded.near.tolist()}
     assert bounded.left_out.texts > 0.9 * bounded.is_long.sum()

@@ -18,11 +18,10 @@ from tasks.errors import BadEntry, BadInput
 from tasks.quality import conflicting, quality
 from tasks.readers import read
 from tasks.registry import Registry
-from tasks.splits.clean import Parts, block_hashes, clean, splits_of
+from tasks.splits.clean import Parts, block_hashes, clean, splits_of, units_of
 from tasks.splits.contamination import Texts
 from tasks.splits.folds import make_folds
 from tasks.splits.loading import load
-from tasks.splits.units import units_of
 from tasks.synthetic import write
 from tasks.task import Dataset, Example, Label, Task
 

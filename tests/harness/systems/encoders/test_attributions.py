@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.encoders import attributions
-from harness.systems.encoders.attributions import Attribution, Readable, Reading, advantage, attribution
-from harness.systems.encoders.texts import Text
+from harness.systems import attributions
+from harness.systems.attributions import Attribution, Readable, Reading, advantage, attribution
+from harness.systems.epochs import Text
 from tests.harness.systems.test_kinds import label_of, rows_of
 
 pytest.importorskip("captum", reason="explain needs its extra")

@@ -13,11 +13,10 @@ import torch
 from safetensors.torch import load_file
 
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.bi_encoder.network import IGNORED, Attention, loss_of
-from harness.systems.bi_encoder.training import Trained
-from harness.systems.encoders.epochs import CHECKPOINT
+from harness.systems.bi_encoder import IGNORED, Attention, Trained, loss_of
+from harness.systems.epochs import CHECKPOINT
 from tasks.errors import BadInput
-from tasks.readers.rationales import placed
+from tasks.rationales import placed
 from tasks.task import Example, Turn
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import small_study

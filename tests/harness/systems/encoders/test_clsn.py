@@ -11,9 +11,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from harness.study.systems import Fit, Place, Sibling, kind_of
-from harness.systems.clsn.network import Attention, Cascade, Clsn, LabelSignal
-from harness.systems.clsn.training import labels_of
-from harness.systems.encoders.epochs import CHECKPOINT
+from harness.systems.clsn import Attention, Cascade, Clsn, LabelSignal, labels_of
+from harness.systems.epochs import CHECKPOINT
 from tasks.errors import BadInput, BadStudy
 from tasks.task import Example
 from tests.harness.systems.test_kinds import label_of, rows_of

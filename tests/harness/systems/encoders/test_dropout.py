@@ -11,8 +11,8 @@ from torch import nn
 
 from harness.study.backbones.backbone import resolve
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.encoders import dropout, epochs
-from harness.systems.encoders.dropout import Dropout, SelfAttention, kept, scale_of, with_quick_dropout
+from harness.systems import dropout, epochs
+from harness.systems.dropout import Dropout, SelfAttention, kept, scale_of, with_quick_dropout
 from harness.training.model import load_backbone
 from tasks.task import METRICS
 from tests.harness.systems.test_kinds import label_of, rows_of

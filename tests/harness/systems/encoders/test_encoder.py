@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.encoders.epochs import CHECKPOINT, best_epoch
-from harness.systems.encoders.foreign import POSITIONS, resolve_encoder
-from harness.systems.encoders.pooled import Pooled, Trained
-from harness.systems.encoders.window import Reader
+from harness.systems.epochs import CHECKPOINT, best_epoch
+from harness.systems.pooled import Pooled, Reader, Trained
+from harness.systems.weights import POSITIONS, resolve_encoder
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Example, Turn
@@ -288,7 +287,7 @@ def test_fresh_products_leave_the_encoder_as_it_is(tmp_path, tiny):
 
 
 def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.kinds.encoder.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
     config = KIND.configured({"lora_rank": 8}, "test")
     with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
         KIND.identity(config)

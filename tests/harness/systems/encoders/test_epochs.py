@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from harness.study.systems import Fit, Predicted
-from harness.systems.encoders.epochs import CLIP, EPSILON, EpochTrained, Schedule
+from harness.systems.epochs import CLIP, EPSILON, EpochTrained, Schedule
 from harness.training.batches import training_batches
 from tasks.task import Example, Label
 
@@ -105,7 +105,7 @@ def test_two_seeds_drop_other_units_of_the_same_rows(tmp_path, monkeypatch) -> N
         return (self.network[1](masks) ** 2).mean()
 
     monkeypatch.setattr(Linear, "loss_of", loss_of)
-    monkeypatch.setattr("harness.systems.encoders.epochs.training_batches", lambda lengths, size, **_: iter([[0, 1, 2, 3], [4, 5, 6, 7]]))  # fmt: skip  # noqa: E501
+    monkeypatch.setattr("harness.systems.epochs.training_batches", lambda lengths, size, **_: iter([[0, 1, 2, 3], [4, 5, 6, 7]]))  # fmt: skip  # noqa: E501
     for seed in (5, 6):
         model = Linear(0.5)
         model.seed = seed

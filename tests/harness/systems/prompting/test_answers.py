@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.systems.prompting.answers import Answer, Answers, Prices, Purse
-from harness.systems.prompting.asking import Asker, Question, most_tokens
+from harness.systems.prompting.asking import Answer, Answers, Asker, Prices, Purse, Question, most_tokens
 from harness.systems.prompting.server import Server
 from tasks.errors import BadInput
 from tests.support.systems.fake_server import FAULTS, MODEL, fake_server
@@ -30,7 +29,7 @@ PROCESS = """
 import sys
 from pathlib import Path
 from harness.systems.prompting import asking
-from harness.systems.prompting.answers import Answers, Prices
+from harness.systems.prompting.asking import Answers, Prices
 from harness.systems.prompting.server import Server
 asking.FIRST_WAIT = 0.0
 url, folder, in_flight, count = sys.argv[1:]

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, listed, option_of, prompt_of
-from tasks.entry import tasks_of
-from tasks.registry import BUILT_IN
+from tasks.registry import BUILT_IN, tasks_of
 from tasks.task import Example, Instruction, Turn
 
 LEVELS = ("no communication", "weak", "strong")

@@ -14,11 +14,10 @@ from harness.engines.local import Job
 from harness.study.backbones.weights import VOCABULARY
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.decoders.ranking import continuations, opening_of, scores
-from harness.systems.decoders.weights import resolve_answering
-from harness.systems.encoders.foreign import POSITIONS_OF_DECODERS
+from harness.systems.decoders import continuations, opening_of, scores
 from harness.systems.prompting.prompts import TEMPLATES, Shot, closing_of, prompt_of
 from harness.systems.prompting.ranked import Ranked
+from harness.systems.weights import POSITIONS_OF_DECODERS, resolve_answering
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import METRICS, Instruction
@@ -97,7 +96,7 @@ def test_few_prompts_at_a_time_rank_alike(llama, monkeypatch):
     whole = ranked.predicted(rows, TEMPLATE, ()).logits
     for name in ("MOST_LOGITS", "MOST_KEPT"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"harness.systems.decoders.ranking.{name}", 1)
+            patch.setattr(f"harness.systems.decoders.{name}", 1)
             np.testing.assert_allclose(ranked.predicted(rows, TEMPLATE, ()).logits, whole, atol=1e-4)
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.systems.prompting.asking import CallSettings
 from harness.systems.prompting.rater import Outlay, ask, items, missing, outlay, reading_of
-from harness.systems.prompting.settings import CallSettings
 from tasks.errors import BadEntry, BadInput
 from tasks.ratings import constructs, form
 from tasks.registry import Registry

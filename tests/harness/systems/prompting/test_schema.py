@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.systems.prompting.asked import schema_of, spoken
 from harness.systems.prompting.asking import Question, most_tokens
+from harness.systems.prompting.prompts import schema_of, spoken
 from tests.harness.systems.prompting.test_prompted_studies import LEVELS, PRICED, cell_of, no_names, prompted, record_of
 from tests.support.systems.fake_server import by_hash, fake_server
 
@@ -108,7 +108,7 @@ def test_the_most_that_a_call_can_cost_counts_the_schema(server, tmp_path):
     )
     assert Question("m", {}, 16).most_tokens("abc") == most_tokens("abc")
     plans = [prompted(server, tmp_path / "runs", ONE, *PRICED, *more) for more in ((), (SCHEMA,))]
-    from harness.preflight.leaving import sent
+    from harness.preflight.estimate import sent
 
     plain, by_schema = (sent(study.plan, study.store)[0] for study in plans)
     assert by_schema.calls == plain.calls

@@ -11,8 +11,7 @@ from email.utils import formatdate
 import pytest
 
 from harness.systems.prompting import asking
-from harness.systems.prompting.answers import Answers
-from harness.systems.prompting.asking import CALLS, LONGEST_WAIT, Asker, Clock, Question
+from harness.systems.prompting.asking import CALLS, LONGEST_WAIT, Answers, Asker, Clock, Question
 from harness.systems.prompting.server import NoAnswer, Reply, Server, _reply, _seconds, checked_address, key_for
 from tasks.errors import BadInput
 from tests.support.systems.fake_server import FAULTS, MODEL, fake_server

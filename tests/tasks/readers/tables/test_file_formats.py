@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from harness.cli.main import main
 from tasks.errors import BadInput
 from tasks.proposal import proposal, read_file
-from tasks.readers import read
-from tasks.readers.formats import streams
+from tasks.readers import read, streams
 from tasks.readers.raw import read_raw
 from tasks.task import Dataset, Label, Task
 

@@ -1,0 +1,286 @@
+"""CLSN, and the plain network that it is held against: one encoder, and a head for each of one or two tasks.
+
+Jiang et al. 2023, section 4; numbers in brackets are its equations. Shapes: n rows, t tokens of the longest text, w the
+encoder's width, d the network's, c classes of a task and C of all tasks. The first task is the target. Its contract is
+harness.systems.kinds.clsn.
+
+What the paper does not say, and what is done here:
+
+- (2) and (7) need the encoder's vectors in width d: a linear layer per task, and for the sum one that tasks share.
+- (3), (4) and (6) have layers of their own for query, key and value, a single head, and no layer behind it.
+- (6) gives t vectors and C further ones, (7) adds t: the encoder's vectors are added to those of the tokens, and the
+  labels' stay as they are. The maximum goes over both. Over the tokens alone no label would change anything, for what
+  one query takes depends on no other.
+- A label signal that is left out leaves H' = H_{d-g-d} + H, a cascade that is left out H_{d-g-d} = H_d.
+- Dropout stands before (2), on the shares of every attention, and before (8) and (9).
+- Padding is attended to by nobody and left out of the maximum; the tokens that begin and end a text count as tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from harness.study.cell import seed_of
+from harness.study.systems import Fit, Place, Predicted
+from harness.systems.attributions import Reading
+from harness.systems.epochs import CUTS, EpochTrained, Schedule, Text, facts_of, padded_batch, read_text, with_tuples
+from harness.systems.weights import load_encoder
+from harness.training.batches import evaluation_batches, padded
+from harness.training.objective import cross_entropy, focal
+from harness.training.tensors import to_device
+from harness.training.tokens.tokenizer import load_tokenizer
+from tasks.task import Example
+
+if TYPE_CHECKING:
+    from harness.systems.kinds.clsn import Config
+
+PADDING = 0  # in a mask
+
+
+class Attention(nn.Module):
+    """Attention with a single head of width d (Vaswani et al. 2017, equation 1)."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        """Fresh layers; ``dropout`` is of the shares."""
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """What each of ``queries [n, q, d]`` takes from ``values [n, t, d]``: softmax(q k / sqrt(d)) v, ``[n, q, d]``.
+
+        ``mask [n, t]`` is PADDING where a value is none.
+        """
+        scores = self.query(queries) @ self.key(values).transpose(1, 2) / queries.shape[-1] ** 0.5
+        shares = scores.masked_fill(mask[:, None, :] == PADDING, float("-inf")).softmax(dim=-1)
+        taken: Tensor = self.dropout(shares) @ self.value(values)
+        return taken
+
+
+class Cascade(nn.Module):
+    """Two tasks that attend to each other, and then each to what the other took of it (3), (4)."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        """Fresh attentions: of each task to the other, and back to itself."""
+        super().__init__()
+        self.across, self.back = (nn.ModuleList(Attention(width, dropout) for _ in range(2)) for _ in range(2))
+
+    def forward(self, states: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+        """H_{d-g-d} of both tasks, each ``[n, t, d]`` as their ``states`` H_d are."""
+        first, second = states
+        crossed = self.across[0](first, second, mask), self.across[1](second, first, mask)  # H_{g-d}, by g
+        return [self.back[0](first, crossed[1], mask), self.back[1](second, crossed[0], mask)]
+
+
+class LabelSignal(nn.Module):
+    """Labels of all tasks, and a task's own vectors, that attend to these vectors (5), (6)."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        """Fresh layers of a task."""
+        super().__init__()
+        self.attention = Attention(width, dropout)
+
+    def forward(self, labels: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """LH_d of labels ``[n, C, d]`` and of tokens ``[n, t, d]``, by ``labels [C, d]`` and ``states [n, t, d]``."""
+        queries = torch.cat([labels.expand(len(states), -1, -1), states], dim=1)
+        taken = self.attention(queries, states, mask)
+        return taken[:, : len(labels)], taken[:, len(labels) :]
+
+
+class Clsn(nn.Module):
+    """The cascaded label signal network of one task or two."""
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        wide: int,
+        outputs: Sequence[int],
+        *,
+        width: int,
+        dropout: float,
+        cascade: bool,
+        label_signal: bool,
+    ) -> None:
+        """Fresh layers on an ``encoder`` as ``wide`` as that, drawn from torch's generator as it stands.
+
+        ``outputs`` are the classes of every task.
+        """
+        super().__init__()
+        self.encoder = encoder
+        self.own = nn.ModuleList(nn.Linear(wide, width) for _ in outputs)
+        self.shared = nn.Linear(wide, width)
+        self.cascade = Cascade(width, dropout) if cascade and len(outputs) > 1 else None
+        self.labels = nn.Embedding(sum(outputs), width) if label_signal else None
+        self.signals = nn.ModuleList(LabelSignal(width, dropout) for _ in outputs) if label_signal else None
+        self.heads = nn.ModuleList(nn.Linear(width, classes) for classes in outputs)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, texts: dict[str, Tensor]) -> list[Tensor]:
+        """Logits of every task, each ``[n, c]``; ``texts`` are input_ids, or inputs_embeds, and attention_mask."""
+        pooled = self.pooled(texts)
+        return [head(self.dropout(vector)) for head, vector in zip(self.heads, pooled, strict=True)]
+
+    def pooled(self, texts: dict[str, Tensor]) -> list[Tensor]:
+        """The vector of every task that its head reads, ``[n, d]``."""
+        mask = texts["attention_mask"]
+        encoded = self.dropout(self.encoder(**texts).last_hidden_state)  # (1)
+        states = [layer(encoded) for layer in self.own]  # (2)
+        if self.cascade is not None:
+            states = self.cascade(states, mask)
+        residual = self.shared(encoded)
+        return [self._maximum(number, state, residual, mask) for number, state in enumerate(states)]
+
+    def _maximum(self, number: int, states: Tensor, residual: Tensor, mask: Tensor) -> Tensor:
+        """(5) to (7) of a task, and the maximum over labels and tokens ``[n, d]``."""
+        signals = states[:, :0]
+        if self.signals is not None:
+            assert self.labels is not None
+            signals, states = self.signals[number](self.labels.weight, states, mask)
+        tokens = (states + residual).masked_fill(mask[:, :, None] == PADDING, float("-inf"))
+        return torch.cat([signals, tokens], dim=1).amax(dim=1)
+
+
+class Plain(nn.Module):
+    """The paper's empirical study (section 3.3): a linear head for each task on the first token's vector."""
+
+    def __init__(self, encoder: nn.Module, wide: int, outputs: Sequence[int], *, dropout: float) -> None:
+        """Fresh heads on an ``encoder`` as ``wide`` as that; ``outputs`` are the classes of every task."""
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleList(nn.Linear(wide, classes) for classes in outputs)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, texts: dict[str, Tensor]) -> list[Tensor]:
+        """Logits of every task, each ``[n, c]``; ``texts`` as Clsn reads them."""
+        return [head(self.dropout(vector)) for head, vector in zip(self.heads, self.pooled(texts), strict=True)]
+
+    def pooled(self, texts: dict[str, Tensor]) -> list[Tensor]:
+        """The vector of every task that its head reads, ``[n, w]``: for all the same."""
+        first = self.encoder(**texts).last_hidden_state[:, 0]
+        return [first] * len(self.heads)
+
+
+class Trained(EpochTrained):
+    """A network of a target, and of a sibling where it has one, with its weights."""
+
+    def __init__(self, config: Config, place: Place, outputs: Sequence[int], seed: int) -> None:
+        """An untrained network of tasks with so many ``outputs``, the target's first; fresh layers follow ``seed``."""
+        super().__init__()
+        assert place.backbone is not None
+        self.config, self.backbone, self.outputs, self.seed = config, place.backbone, tuple(outputs), seed
+        self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
+        encoder = load_encoder(place.backbone)
+        self.embeddings: torch.nn.Module = encoder.get_input_embeddings()
+        torch.manual_seed(seed_of(seed, "heads"))
+        self.network = self._network(encoder).to(self.device)
+        self.head: torch.nn.Module = self.network.heads[0]
+        self.will_train(lambda name: True)
+
+    def _network(self, encoder: torch.nn.Module) -> Clsn | Plain:
+        config, wide = self.config, self.backbone.width
+        if config.network == "plain":
+            return Plain(encoder, wide, self.outputs, dropout=config.dropout)
+        parts = {"cascade": config.cascade, "label_signal": config.label_signal}
+        return Clsn(encoder, wide, self.outputs, width=config.width, dropout=config.dropout, **parts)
+
+    @staticmethod
+    def outputs_of(fit: Fit) -> tuple[int, ...]:
+        """How many classes each task has, the target first."""
+        return (fit.label.n_outputs, *(sibling.label.n_outputs for sibling in fit.siblings.values()))
+
+    # Training.
+
+    def fit(self, fit: Fit) -> None:
+        """Train for all epochs, or while validation rows are predicted better, as the settings say."""
+        config, texts = self.config, [self._read(row) for row in fit.train]
+        labels = [torch.from_numpy(of_task) for of_task in labels_of(fit)]
+        schedule = Schedule(
+            config.epochs,
+            config.batch_size,
+            config.learning_rate,
+            decays=False,
+            patience=config.patience,
+            cut=CUTS[self.device.type],
+        )
+        self.train(fit, schedule, [len(text.ids) for text in texts], lambda rows, _: self._loss(texts, labels, rows))
+
+    def _loss(self, texts: Sequence[Text], labels: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
+        """The weighted loss of the rows with these numbers (12), a mean over them."""
+        config = self.config
+        weights = (config.target_weight, config.sibling_weight)[: len(self.outputs)]
+        loss = torch.zeros((), device=self.device)
+        for logits, gold, weight in zip(self._logits([texts[row] for row in rows]), labels, weights, strict=True):
+            answers = to_device(gold[rows], self.device)
+            of_rows = focal(logits, answers, config.gamma) if config.loss == "focal" else cross_entropy(logits, answers)
+            loss = loss + weight * of_rows.mean()
+        return loss
+
+    # Predicting.
+
+    def predict(self, rows: Sequence[Example]) -> Predicted:
+        """Logits of the target's classes, and which texts were read in part."""
+        self.network.eval()
+        texts = [self._read(row) for row in rows]
+        logits = np.zeros((len(rows), self.outputs[0]), dtype=np.float32)
+        with torch.inference_mode():
+            for numbers in evaluation_batches([len(text.ids) for text in texts]):
+                logits[numbers] = self._logits([texts[number] for number in numbers])[0].cpu().numpy()
+        return Predicted(logits, is_cut=np.array([text.is_cut for text in texts], dtype=bool))
+
+    def _logits(self, texts: Sequence[Text]) -> list[Tensor]:
+        """Logits in fp32 of every task, each ``[n, outputs]``."""
+        length = padded(max(len(text.ids) for text in texts), self.backbone.max_tokens)
+        batch = padded_batch([text.ids for text in texts], self.tokenizer.padding, self.device, length)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
+            logits = self.network(batch)
+        return [of_task.float() for of_task in logits]
+
+    def _read(self, row: Example) -> Text:
+        return read_text(self.tokenizer, row.text, self.config.tokens)
+
+    def reading(self, row: Example) -> Reading:
+        """How the target's logits follow from the embeddings of a row's text."""
+        self.network.eval()
+        return Reading(self._read(row), self.embeddings, self.tokenizer.padding, self._of)
+
+    def _of(self, vectors: Tensor) -> Tensor:
+        """The target's logits of embeddings ``[n, tokens, width]`` without padding."""
+        mask = torch.ones(vectors.shape[:2], dtype=torch.int64, device=self.device)
+        logits: Tensor = self.network({"inputs_embeds": vectors, "attention_mask": mask})[0]
+        return logits
+
+    # Keeping.
+
+    def save(self, folder: Path) -> None:
+        """Write what was trained, and the settings."""
+        self.write(folder, {"outputs": self.outputs, "backbone": self.backbone.identity()})
+
+    @classmethod
+    def load(cls, folder: Path, place: Place, config: type[Config]) -> Trained:
+        """What ``save`` has written; BadInput if the place has another backbone, or none."""
+        facts = facts_of(folder, place, "clsn")
+        fitted = cls(config(**with_tuples(facts["config"])), place, facts["outputs"], seed=0)
+        fitted.put(load_file(folder / "model.safetensors"))
+        return fitted
+
+
+def labels_of(fit: Fit) -> list[NDArray[np.int64]]:
+    """Training labels ``[rows]`` of every task, the target's first.
+
+    A sibling's that are to be shuffled are permuted among rows by the fit's seed, the same in every epoch.
+    """
+    labels = [np.array([row.label for row in fit.train], dtype=np.int64)]
+    for sibling in fit.siblings.values():
+        of_sibling = np.array([row.label for row in sibling.train], dtype=np.int64)
+        if fit.config.sibling_labels == "shuffled":
+            of_sibling = np.random.default_rng(seed_of(fit.seed, "shuffled")).permutation(of_sibling)
+        labels.append(of_sibling)
+    return labels

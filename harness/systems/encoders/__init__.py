@@ -1,1 +1,0 @@
-"""Systems that train whole encoders: reading texts, and training epoch by epoch from a checkpoint."""

@@ -1,0 +1,254 @@
+"""Training of a system's network, epoch by epoch, on texts as ids. An interrupted training goes on with equal weights.
+
+Everything random is drawn anew from the seed, the epoch and the step, so that no generator's state has to be kept. A
+subclass of ``EpochTrained`` builds its network and says what a batch's loss is; this file trains it, keeps the last
+epoch or the best on validation rows, and saves and loads the weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save, save_file
+from torch import Tensor, nn
+
+from adapters_store import disk
+from harness.study.cell import seed_of
+from harness.study.systems import Fit, Fitted, Place
+from harness.training.batches import cuts, training_batches
+from harness.training.tensors import to_device
+from harness.training.tokens.tokenizer import Tokenizer
+from harness.training.trained import finite
+from tasks import metrics
+from tasks.errors import BadInput
+
+
+class Text(NamedTuple):
+    """Ids of a text, special tokens included, and the characters ``[tokens, 2]`` of each; special ones have none.
+
+    ``is_cut`` where the text has more tokens than are read.
+    """
+
+    ids: tuple[int, ...]
+    offsets: tuple[tuple[int, int], ...]
+    is_cut: bool = False
+
+
+def read_text(tokenizer: Tokenizer, text: str, tokens: int) -> Text:
+    """The first ``tokens`` tokens of a text, special ones included."""
+    every = tokenizer.pieces(text)
+    pieces = every[: tokens - 2]
+    ids = tokenizer.template.build_inputs_with_special_tokens([id for id, _ in pieces])
+    return Text(tuple(ids), ((0, 0), *(place for _, place in pieces), (0, 0)), len(pieces) < len(every))
+
+
+def padded_batch(
+    texts: Sequence[Sequence[int]], padding: int, device: torch.device, length: int | None = None
+) -> dict[str, Tensor]:
+    """``input_ids`` and ``attention_mask`` ``[n, length]`` of texts, by default as long as the longest."""
+    length = length or max(map(len, texts))
+    ids = torch.tensor([[*text, *[padding] * (length - len(text))] for text in texts])
+    mask = torch.tensor([[1] * len(text) + [0] * (length - len(text)) for text in texts])
+    return {"input_ids": to_device(ids, device), "attention_mask": to_device(mask, device)}
+
+
+log = logging.getLogger(__name__)
+
+CUTS = {"cpu": 2048, "cuda": 32768}  # tokens that go through a network at a time, padding included
+CLIP = 1.0  # longest gradient
+EPSILON = 1e-8  # of AdamW; weights do not decay
+CHECKPOINT = "epochs.safetensors"
+MOMENTS = ("exp_avg", "exp_avg_sq")  # what AdamW keeps of a weight
+WEIGHT, BEST = "weight", "best"  # what names of a checkpoint's tensors begin with, beside MOMENTS
+
+LossOf = Callable[[Sequence[int], int], Tensor]  # of the training rows with these numbers, in this epoch
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a network is trained, and at what rate.
+
+    The learning rate falls to 0 in a line over all steps where it ``decays``. With ``patience`` the epoch that is best
+    on the validation rows is kept, the earliest of equals, and training stops once so many epochs in a row were no
+    better; without, the last epoch is kept.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    decays: bool = True
+    patience: int = 0
+    cut: int = 0
+
+
+class EpochTrained(Fitted):
+    """A network with its weights. A subclass sets ``network``, ``config`` and ``weights``, those that are trained."""
+
+    network: nn.Module
+    config: Any
+    weights: dict[str, Tensor]
+
+    def __init__(self) -> None:
+        """Nothing is trained yet."""
+        self.history: list[dict[str, float | int | None]] = []
+
+    def will_train(self, is_trained: Callable[[str], bool]) -> None:
+        """Let the network's parameters be trained whose names say so, and no pooler: no system here reads it."""
+        for name, parameter in self.network.named_parameters():
+            parameter.requires_grad_(".pooler." not in name and is_trained(name))
+        self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
+
+    def train(self, fit: Fit, schedule: Schedule, lengths: Sequence[int], loss_of: LossOf) -> None:
+        """Train on the rows of these ``lengths`` (in tokens), from the last epoch that ``fit.checkpoint`` has."""
+        optimizer = torch.optim.AdamW(
+            self.weights.values(), lr=schedule.learning_rate, eps=EPSILON, weight_decay=0.0, fused=True
+        )
+        checkpoint = Checkpoint(fit)
+        best = checkpoint.read(self, optimizer)
+        gold = [row.label for row in fit.validation]
+        for epoch in range(len(self.history) + 1, schedule.epochs + 1):
+            no_better = len(self._scores) - best_epoch(self._scores) if self._scores else 0
+            if schedule.patience and no_better >= schedule.patience:
+                break
+            loss = self._epoch(fit, schedule, epoch, lengths, loss_of, optimizer)
+            score = metrics.score(fit.metric, gold, self.predict(fit.validation).logits)
+            self.history.append({"epoch": epoch, "train_loss": finite(loss), "validation": finite(score)})
+            if schedule.patience and best_epoch(self._scores) == epoch:
+                best = {name: value.detach().clone() for name, value in self.weights.items()}
+            checkpoint.write(self, optimizer, best)
+            fit.watch(epoch, schedule.epochs)
+        self.best_epoch = best_epoch(self._scores) if schedule.patience else schedule.epochs
+        if best is not None:
+            self.put(best)
+
+    @property
+    def _scores(self) -> list[float]:
+        """Validation scores of the epochs so far; minus infinity where there was none."""
+        return [-math.inf if step["validation"] is None else float(step["validation"]) for step in self.history]
+
+    def _epoch(
+        self,
+        fit: Fit,
+        schedule: Schedule,
+        epoch: int,
+        lengths: Sequence[int],
+        loss_of: LossOf,
+        optimizer: torch.optim.Optimizer,
+    ) -> float:
+        """Train an epoch; the mean loss of its rows."""
+        self.network.train()
+        of_epoch = math.ceil(len(lengths) / schedule.batch_size)
+        total, step = 0.0, (epoch - 1) * of_epoch
+        for numbers in training_batches(lengths, schedule.batch_size, seed=fit.seed, target="pairs", epoch=epoch):
+            torch.manual_seed(seed_of(fit.seed, "dropout", step))
+            if schedule.decays:
+                left = 1 - step / (of_epoch * schedule.epochs)
+                optimizer.param_groups[0]["lr"] = schedule.learning_rate * left
+            optimizer.zero_grad(set_to_none=True)
+            for cut in cuts(numbers, lengths, schedule.cut) if schedule.cut else [numbers]:
+                loss = loss_of(cut, epoch) * (len(cut) / len(numbers))
+                loss.backward()  # type: ignore[no-untyped-call]
+                total += float(loss.detach()) * len(numbers)
+            nn.utils.clip_grad_norm_(self.weights.values(), CLIP)
+            optimizer.step()
+            step += 1
+        return total / len(lengths)
+
+    def write(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        """Write what was trained as safetensors, and the settings and ``facts`` as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: value.detach().cpu().contiguous() for name, value in self.weights.items()}
+        save_file(weights, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps({"config": asdict(self.config), **facts}), encoding="utf-8")
+
+    def put(self, weights: Mapping[str, Tensor]) -> None:
+        """Replace every trained weight by that of its name."""
+        with torch.no_grad():
+            for name, value in self.weights.items():
+                value.copy_(weights[name])
+
+
+def facts_of(folder: Path, place: Place, name: str) -> dict[str, Any]:
+    """What ``write`` has kept of a system, called ``name``; BadInput if the place has another backbone, or none."""
+    facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if place.backbone is None or (odd := place.backbone.unlike(facts["backbone"])):
+        other = odd if place.backbone else "none is given"
+        raise BadInput(f"{folder}: a {name} of another backbone ({other}); load it with its own")
+    return facts
+
+
+def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a Config has them, tuples for JSON's lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+
+
+def best_epoch(scores: Sequence[float]) -> int:
+    """The epoch, from 1, whose validation score is highest, the earliest of equals."""
+    return max(range(len(scores)), key=lambda place: scores[place]) + 1
+
+
+class Checkpoint:
+    """What a training needs to go on after an epoch: weights, AdamW's moments of them, and the history, in a file."""
+
+    def __init__(self, fit: Fit) -> None:
+        """The checkpoint of a fit, which only one of equal settings on equal rows, by the same torch, goes on from."""
+        learned = [fit.train, *(sibling.train for sibling in fit.siblings.values())]
+        rows = repr([[(row.id, row.label, row.rationale) for row in part] for part in learned])
+        digest = hashlib.sha256(rows.encode()).hexdigest()
+        self.path = fit.checkpoint / CHECKPOINT
+        self.identity = {"torch": torch.__version__, "seed": fit.seed, "rows": digest, **asdict(fit.config)}
+
+    def write(
+        self, fitted: EpochTrained, optimizer: torch.optim.Optimizer, best: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Replace the checkpoint; where that cannot be written, training goes on, and a warning says so."""
+        tensors = {f"{WEIGHT}/{name}": value for name, value in fitted.weights.items()}
+        tensors |= {f"{BEST}/{name}": value for name, value in (best or {}).items()}
+        for name, value in fitted.weights.items():
+            tensors |= {f"{moment}/{name}": optimizer.state[value][moment] for moment in MOMENTS}
+        step = float(next(iter(optimizer.state.values()))["step"])
+        facts = json.dumps({"identity": self.identity, "history": fitted.history, "step": step})
+        content = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {"facts": facts})
+        half = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
+        try:
+            half.parent.mkdir(parents=True, exist_ok=True)
+            disk.write(half, content)
+            half.replace(self.path)
+        except OSError as error:
+            half.unlink(missing_ok=True)
+            log.warning("%s: not written (%s); an interrupted run would go on from further back", self.path, error)
+
+    def read(self, fitted: EpochTrained, optimizer: torch.optim.Optimizer) -> dict[str, Tensor] | None:
+        """Put a checkpoint back, if there is one, and return the best epoch's weights where it has any.
+
+        One that is damaged or another's is passed over, and named.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            disk.must_be_plain(self.path)
+            with safe_open(self.path, "pt") as file:
+                facts = json.loads(file.metadata()["facts"])
+                tensors: dict[str, Any] = {name: file.get_tensor(name) for name in file.keys()}
+            if facts["identity"] != json.loads(json.dumps(self.identity)):
+                raise ValueError("another training")
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            log.warning("%s: not a checkpoint of this training (%s); it is ignored", self.path, type(error).__name__)
+            return None
+        fitted.put({name: tensors[f"{WEIGHT}/{name}"] for name in fitted.weights})
+        fitted.history = facts["history"]
+        for name, value in fitted.weights.items():
+            moments = {moment: tensors[f"{moment}/{name}"].to(value.device) for moment in MOMENTS}
+            optimizer.state[value] = {"step": torch.tensor(facts["step"]), **moments}
+        of_best = {name: tensors[place] for name in fitted.weights if (place := f"{BEST}/{name}") in tensors}
+        return of_best or None

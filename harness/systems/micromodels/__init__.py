@@ -1,1 +1,0 @@
-"""Parts of the system ``micromodels``; harness.systems.kinds.micromodels is its contract."""

@@ -1,1 +1,0 @@
-"""A sequence-to-sequence model that reads an instruction and ranks the answers that it names."""

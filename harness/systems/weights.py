@@ -1,0 +1,230 @@
+"""Weights that no adapter stands on: DeBERTa, ELECTRA, MPNet, ModernBERT, T5 or its encoder, causal language models.
+
+They are looked at as backbones are (harness.study.backbones): safetensors alone, no code of the folder's own, hashes of
+weights, config and tokenizer in the keys, and weights that the config does not describe are refused. No torch is loaded
+to look. ``random-tiny`` is a small random T5 or causal language model with a token per byte, for trying a study out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from harness.study.backbones.backbone import MODEL_TYPES, Backbone, BadBackbone, refuse_kernels, resolve
+from harness.study.backbones.identity import digest
+from harness.study.backbones.weights import absent
+from tasks.errors import BadInput
+
+POSITIONS = {  # the field of a config that bounds a text's tokens, the library's default, and how many no text has
+    "deberta": ("max_position_embeddings", 512, 0),
+    "deberta-v2": ("max_position_embeddings", 512, 0),
+    "electra": ("max_position_embeddings", 512, 0),
+    "modernbert": ("max_position_embeddings", 8192, 0),
+    "mpnet": ("max_position_embeddings", 512, 2),
+    "t5": ("n_positions", 512, 0),
+}
+POSITIONS_OF_DECODERS = {
+    "gemma": ("max_position_embeddings", 8192, 0),
+    "gemma2": ("max_position_embeddings", 8192, 0),
+    "gemma3_text": ("max_position_embeddings", 131072, 0),
+    "gpt2": ("n_positions", 1024, 0),
+    "gpt_neox": ("max_position_embeddings", 2048, 0),
+    "granite": ("max_position_embeddings", 2048, 0),
+    "llama": ("max_position_embeddings", 2048, 0),
+    "mistral": ("max_position_embeddings", 131072, 0),
+    "olmo2": ("max_position_embeddings", 2048, 0),
+    "phi3": ("max_position_embeddings", 4096, 0),
+    "qwen2": ("max_position_embeddings", 32768, 0),
+    "qwen3": ("max_position_embeddings", 32768, 0),
+    "smollm3": ("max_position_embeddings", 32768, 0),
+}
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+VOCABULARIES = ("spiece.model", "spm.model", "vocab.txt", "vocab.json", "merges.txt")
+LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
+SPARE = ("pooler.", "decoder.", "lm_head.", "shared.")  # of files whose encoder alone is taken
+
+
+def need_lora(who: str) -> None:
+    """BadInput, naming ``who`` asks for them, unless the packages of low-rank products are installed."""
+    if not all(map(find_spec, LORA)):
+        raise BadInput(f"{who} needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
+
+
+def resolve_encoder(name: str) -> Backbone:
+    """The encoder of this name: any backbone of a study, or a folder of another family; BadBackbone if unusable."""
+    folder = Path(name).expanduser()
+    if not folder.is_dir() or model_type_of(folder) in MODEL_TYPES:
+        return resolve(name)
+    return _foreign(folder, "encoder", (*MODEL_TYPES, *POSITIONS), *_state(folder, "encoder"))
+
+
+def model_type_of(folder: Path) -> str:
+    """What the folder's config says that it is; empty where there is none to read."""
+    try:
+        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _state(folder: Path, what: str) -> tuple[int, int]:
+    """What tells the cache that the weights have changed; BadBackbone where there are none."""
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise BadBackbone(f"{what} {folder.name!r}: {absent(folder)}")
+    return weights.stat().st_mtime_ns, weights.stat().st_size
+
+
+@cache
+def _foreign(folder: Path, what: str, families: tuple[str, ...], mtime_ns: int, size: int) -> Backbone:
+    """Weights of one of these families, as a backbone that no adapter can stand on; ``what`` they are, for messages."""
+    file, kind = folder / "config.json", model_type_of(folder)
+    if kind not in families:
+        raise BadBackbone(
+            f"{what} {folder.name!r}: {file} says model type {kind!r}, which is not one of {', '.join(families)}"
+        )
+    config = json.loads(file.read_text(encoding="utf-8"))
+    refuse_kernels(folder.name, file, config)
+    field, default, spare = (POSITIONS | POSITIONS_OF_DECODERS)[kind]
+    tokens = config.get(field, default)
+    if type(tokens) is not int or tokens <= spare:
+        raise BadBackbone(f"{what} {folder.name!r}: {file}: {field} {tokens!r} is no number of tokens; correct it")
+    weights = _hash(folder / "model.safetensors")
+    tokenizer = {name: _hash(folder / name) for name in (*TOKENIZERS, *VOCABULARIES) if (folder / name).is_file()}
+    if not tokenizer:
+        raise BadBackbone(f"{what} {folder.name!r}: no tokenizer is in {folder}; put its files there")
+    return Backbone(folder.name, kind, weights, tokens - spare, digest(config), digest(tokenizer), folder)
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+    """The encoder's network, in evaluation mode, whose forward pass has ``last_hidden_state``."""
+    from harness.systems.dropout import with_quick_dropout
+    from harness.training.model import load_backbone
+
+    if encoder.model_type not in POSITIONS:
+        return with_quick_dropout(load_backbone(encoder).base_model)
+    from transformers import AutoModel, T5EncoderModel
+
+    return with_quick_dropout(load_foreign(encoder, T5EncoderModel if encoder.model_type == "t5" else AutoModel))
+
+
+def load_foreign(weights: Backbone, kind: Any, spare: tuple[str, ...] = SPARE, what: str = "encoder") -> Any:  # noqa: ANN401
+    """The network of another family, of the library's class ``kind``, in evaluation mode; ``what`` it is, for messages.
+
+    BadBackbone unless all of it came from the folder's weights, those apart whose names begin with one of ``spare``.
+    """
+    from harness.training.model import check_finite, from_folder
+
+    network, account = from_folder(kind, weights)
+    odd = [key for key in (*account["missing_keys"], *account["mismatched_keys"]) if not str(key).startswith(spare)]
+    if odd:
+        raise BadBackbone(
+            f"{what} {weights.name!r}: {len(odd)} tensors of its config are not among its weights, first {odd[0]};"
+            " take weights and config.json that belong together"
+        )
+    check_finite(weights.name, network)
+    return network.eval()
+
+
+T5 = "t5"
+TINY_T5 = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "dropout_rate": 0.1}
+TINY_T5_VERSION = 1  # raised when its weights come out otherwise
+
+
+def resolve_t5(name: str) -> Backbone:
+    """The T5 of this folder; BadInput where none is named, BadBackbone where it cannot be used."""
+    if not name:
+        raise BadInput("system 'seq2seq' answers by the weights of a T5; name their folder: system.seq2seq.weights")
+    if name == "random-tiny":
+        facts = {"weights": [TINY_T5_VERSION, TINY_T5], "config": 1, "tokenizer": 1}
+        weights, config, tokenizer = (digest({f"random-tiny t5 {what}": fact}) for what, fact in facts.items())
+        return Backbone(name, T5, weights, 4096, config, tokenizer)
+    if not Path(name).expanduser().is_dir():
+        raise BadBackbone(f"weights {name!r}: there is no such folder; download them and name the folder")
+    backbone = resolve_encoder(name)
+    if backbone.model_type != T5:
+        raise BadBackbone(
+            f"weights {backbone.name!r} are of the family {backbone.model_type!r}; system 'seq2seq' answers by a T5"
+        )
+    return backbone
+
+
+def load_t5(weights: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+    """The whole T5, encoder and decoder, in evaluation mode; BadBackbone unless all of it is in the folder."""
+    from transformers import T5ForConditionalGeneration
+
+    if weights.folder is None:
+        return _tiny_t5()
+    return load_foreign(weights, T5ForConditionalGeneration, spare=())
+
+
+def _tiny_t5() -> Any:  # noqa: ANN401
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    from harness.training.tokens.tokenizer import byte_vocabulary
+
+    config = T5Config(
+        vocab_size=len(byte_vocabulary()), pad_token_id=1, eos_token_id=2, decoder_start_token_id=1, **TINY_T5
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(TINY_T5_VERSION)
+        return T5ForConditionalGeneration(config).eval()
+
+
+TINY_CAUSAL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+TINY_CAUSAL_POSITIONS = 4096
+TINY_CAUSAL_VERSION = 1  # raised when its weights come out otherwise
+
+
+def resolve_causal(name: str) -> Backbone:
+    """The causal language model of this folder; BadBackbone where there is none, or it cannot be used."""
+    if name == "random-tiny":
+        facts = {"weights": [TINY_CAUSAL_VERSION, TINY_CAUSAL, TINY_CAUSAL_POSITIONS], "config": 1, "tokenizer": 1}
+        weights, config, tokenizer = (digest({f"random-tiny decoder {what}": fact}) for what, fact in facts.items())
+        return Backbone(name, "llama", weights, TINY_CAUSAL_POSITIONS, config, tokenizer)
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise BadBackbone(f"weights {name!r}: there is no such folder; download them and name the folder")
+    return _foreign(folder, "decoder", tuple(POSITIONS_OF_DECODERS), *_state(folder, "decoder"))
+
+
+def resolve_answering(name: str) -> Backbone:
+    """The causal language model or the T5 of this folder, either of which answers as it is; BadBackbone as above."""
+    return resolve_t5(name) if model_type_of(Path(name).expanduser()) == T5 else resolve_causal(name)
+
+
+def load_causal(weights: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+    """The whole model in evaluation mode; BadBackbone unless all of it is in the folder."""
+    from transformers import AutoModelForCausalLM
+
+    if weights.folder is None:
+        return _tiny_causal()
+    return load_foreign(weights, AutoModelForCausalLM, spare=(), what="decoder")
+
+
+def _tiny_causal() -> Any:  # noqa: ANN401
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from harness.training.tokens.tokenizer import byte_vocabulary
+
+    config = LlamaConfig(
+        vocab_size=len(byte_vocabulary()),
+        max_position_embeddings=TINY_CAUSAL_POSITIONS,
+        bos_token_id=0,
+        pad_token_id=1,
+        eos_token_id=2,
+        **TINY_CAUSAL,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(TINY_CAUSAL_VERSION)
+        return LlamaForCausalLM(config).eval()

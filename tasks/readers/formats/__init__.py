@@ -1,1 +1,0 @@
-"""File formats: from bytes on a disk to rows of text cells."""
