@@ -41,14 +41,6 @@ def test_gains_of_fresh_samples_vary_as_much_as_is_said(metric: str, share: floa
     assert np.mean(said) == pytest.approx(points.var(), rel=0.2)
 
 
-def test_of_right_answers_alone_it_is_that_of_mcnemar() -> None:
-    rng, n = np.random.default_rng(1), 2000
-    labels = rng.integers(2, size=n)
-    base = np.where(rng.random(n) < 0.5, labels, 1 - labels)
-    own = growth("macro_f1", labels, base[None], Groups.of(np.arange(n)))
-    assert own.variance(10.0) == pytest.approx(1e4 * (0.1 - 0.1**2) / n, rel=0.2)
-
-
 def test_groups_that_are_wrong_together_add_more() -> None:
     rng, n = np.random.default_rng(2), 600
     labels, names = rng.integers(2, size=n), np.arange(n) % 30

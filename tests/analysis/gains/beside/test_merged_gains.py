@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis.figures.heatmaps import all_squares, colour_limit, heatmap, of_merged
 from analysis.gains.baselines import baselines
-from analysis.gains.beside.controls import controls
 from analysis.gains.beside.merged import AGAINST, MEANS, MERGED, merged_gains, merged_means
 from analysis.gains.cells import planned_cells
 from analysis.gains.gains import gains
 from analysis.sections.gains import merged as section
 from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
-
-log = logging.getLogger(__name__)
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("tone"))
 BEST = {"rule": "outputs", "best": 1, "by": "validation", "weights": {"similarity": "logme", "measures": {}}}
@@ -80,14 +74,6 @@ def test_a_row_that_is_better_is_seen_and_its_p_is_corrected_for_the_other_rows(
         assert frame.loc[("all", "hope"), f"p_max_{name}"] < 0.01
         assert (frame[f"p_max_{name}"] >= frame[f"p_{name}"] - 0.02).all()
         assert (frame[f"p_max_{name}"] > frame[f"p_{name}"] + 0.02).any()
-
-
-def test_no_other_frame_has_them(made):
-    store, manifest = made
-    without = manifest | {"cells": [cell for cell in manifest["cells"] if cell["role"] != "merged"]}
-    for frame in (gains, controls, baselines):
-        pd.testing.assert_frame_equal(frame(*made, draws=50), frame(store, without, draws=50))
-    assert merged_gains(store, without, draws=50).empty
 
 
 def test_a_row_that_is_the_chosen_single_itself_differs_by_nothing_and_has_a_p_of_1(made):
@@ -167,19 +153,3 @@ def test_the_section_names_rows_targets_and_what_each_was_held_against(made, tmp
     assert left_out.text == "all -> x: no task"
     bare = StudyResults.of(store, manifest, tmp_path, draws=50)
     assert section(bare) is None
-
-
-@pytest.mark.simulation
-def test_of_rows_that_differ_by_chance_alone_few_are_better_than_the_chosen_single(tmp_path):
-    """Grids where nothing helps: in at most 5 % of targets is any of four rows called better than the chosen single."""
-    names, rng = [FakeTask(f"t{number}") for number in range(5)], np.random.default_rng(7)
-    rows, better, targets = {f"row{number}": {} for number in range(4)}, 0, 0
-    for grid in range(20):
-        tasks = [FakeTask(f"{task.id}g{grid}") for task in names]
-        heights = {(a.id, b.id): float(rng.random()) for a in tasks for b in tasks if a.id != b.id}
-        made = fake_study(tmp_path / str(grid), tasks, seeds=(1, 2), merged=rows, validation=heights)
-        frame = merged_gains(*made, draws=400)
-        won = frame[(frame.p_max_chosen <= 0.05) & (frame.less_chosen > 0)]
-        better, targets = better + won.target.nunique(), targets + len(tasks)
-    log.info("a row better than the chosen single in %d of %d targets", better, targets)
-    assert better <= 0.05 * targets
