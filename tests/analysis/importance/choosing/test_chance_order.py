@@ -43,8 +43,8 @@ def test_p_is_the_share_of_all_arrangements_of_tasks_that_rank_as_well():
     assert frame.p_corrected["mine"] == frame.p["mine"]
 
 
-@pytest.mark.parametrize("missing", [[], [(1, 0), (4, 2)]])
-def test_a_transfer_that_is_not_finished_leaves_its_target_the_other_candidates(missing):
+def test_a_transfer_that_is_not_finished_leaves_its_target_the_other_candidates():
+    missing = [(1, 0), (4, 2)]
     rng = np.random.default_rng(9)
     score, order = rng.normal(size=(2, 6, 6))
     order = np.round(order, 1)
@@ -122,37 +122,3 @@ def test_a_task_without_a_finished_pair_and_a_ranking_with_a_gap_change_nothing_
 def test_without_enough_candidates_nothing_is_said():
     score = np.random.default_rng(7).normal(size=(4, 4))
     assert p_of_orders(*pairs(score, mine=score), ["mine"], FEWEST, ALONE).isna().all(axis=None)
-
-
-def test_the_ndcg_is_the_one_that_is_printed():
-    rng = np.random.default_rng(8)
-    score, order = rng.normal(size=(2, 5, 5))
-    others = [1, 2, 3, 4]
-    assert ndcg(order[others, 0], score[others, 0]) == pytest.approx(
-        ndcg_score([(score[others, 0] - score[others, 0].min()) / np.ptp(score[others, 0])], [order[others, 0]])
-    )
-
-
-@pytest.mark.simulation
-@pytest.mark.parametrize("tasks", [6, 12])
-@pytest.mark.parametrize("kind", ["one order for all targets", "an order for each pair"])
-def test_random_numbers_are_called_better_in_one_grid_of_twenty(tasks, kind):
-    rng = np.random.default_rng(tasks)
-    grids, wrong = 200, 0
-    for _ in range(grids):
-        score = rng.normal(size=(tasks, 1)) + rng.normal(size=(1, tasks)) + rng.normal(size=(tasks, tasks))
-        shape = (tasks, 1) if kind.startswith("one") else (tasks, tasks)
-        order = np.broadcast_to(rng.normal(size=shape), (tasks, tasks))
-        wrong += p_of_orders(*pairs(score, mine=order), ["mine"], FEWEST, ALONE).p["mine"] <= 0.05
-    assert wrong / grids <= 0.05 + 2.6 * np.sqrt(0.05 * 0.95 / grids)
-
-
-@pytest.mark.simulation
-def test_a_ranking_that_knows_half_of_what_differs_is_mostly_found():
-    rng = np.random.default_rng(1)
-    right = 0
-    for _ in range(40):
-        score = rng.normal(size=(12, 12))
-        order = score + rng.normal(size=(12, 12))
-        right += p_of_orders(*pairs(score, mine=order), ["mine"], FEWEST, ALONE).p_corrected["mine"] <= 0.05
-    assert right >= 38
