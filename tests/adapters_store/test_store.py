@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -152,22 +153,20 @@ def test_links_are_refused(store, folder):
         put(store, folder)
 
 
-def test_a_prepared_folder_that_is_not_there_is_named(store, tmp_path):
-    with pytest.raises(StoreError, match="nowhere: not a folder"):
-        put(store, tmp_path / "nowhere")
-
-
-def test_nan_in_results_or_provenance_stores_nothing(store, folder):
-    with pytest.raises(StoreError, match="nan"):
-        put(store, folder, {"test": float("nan")})
-    with pytest.raises(StoreError, match="inf"):
-        store.put(KEY, SPEC, RESULTS, {"wall_seconds": float("inf")}, folder)
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"prepared": Path("nowhere")}, "nowhere: not a folder"),
+        ({"results": {"test": float("nan")}}, "nan"),
+        ({"provenance": {"wall_seconds": float("inf")}}, "inf"),
+        ({"key": "0" * 64}, "not that of its spec"),
+    ],
+)
+def test_what_cannot_be_a_record_is_refused_and_not_stored(store, folder, changed, said):
+    given = {"key": KEY, "spec": SPEC, "results": RESULTS, "provenance": {}, "prepared": folder, **changed}
+    with pytest.raises(StoreError, match=said):
+        store.put(*given.values())
     assert KEY not in store
-
-
-def test_a_key_that_is_not_that_of_the_spec_is_refused(store, folder):
-    with pytest.raises(StoreError, match="not that of its spec"):
-        store.put("0" * 64, SPEC, RESULTS, {}, folder)
 
 
 def test_the_store_is_plain_json_and_the_prepared_folder_stays(store, folder):

@@ -140,10 +140,6 @@ def test_a_frame_comes_back_as_it_was(frame):
     assert_same(frame, unpacked_frame(json.loads(json.dumps(packed_frame(frame)))))
 
 
-def test_an_empty_frame_without_columns_comes_back_too():
-    assert_same(pd.DataFrame(), unpacked_frame(json.loads(json.dumps(packed_frame(pd.DataFrame())))))
-
-
 @pytest.mark.parametrize(
     "frame",
     [
@@ -216,16 +212,6 @@ def test_a_report_after_a_record_has_changed_is_that_of_a_store_that_keeps_nothi
     assert after == anew
     assert after["report.html"] != before["report.html"]
     assert not after["paper-figures/figure-3-themes.png"] and before["paper-figures/figure-3-themes.png"]
-
-
-def test_a_report_with_other_draws_from_another_seed_is_that_of_a_store_that_keeps_nothing(reported, tmp_path):
-    store, manifest, before = reported
-    report(store, manifest, tmp_path / "after", draws=DRAWS + 50, seed=7)  # with pictures: some are of no draws
-    shutil.rmtree(store.root / "measures")
-    report(store, manifest, tmp_path / "anew", draws=DRAWS + 50, seed=7)
-    after, anew = (files_of(tmp_path / name) for name in ("after", "anew"))
-    assert after == anew
-    assert after["report.html"] != before["report.html"]
 
 
 def test_a_report_of_kept_results_loads_no_drawing_library(reported, tmp_path):

@@ -128,13 +128,6 @@ def test_markdown_shows_words_of_others_and_does_nothing_else(text):
     assert plain(plain(text)) == plain(text)
 
 
-def test_our_own_pictures_and_numbers_stay_as_they_are():
-    text = Text("p <= .05 [0.1, 0.2] <0.0001", lead="bold")
-    assert markdown([Section("", [Picture("Gains", "heatmap.png"), text])]) == (
-        "![Gains](heatmap.png)\n\n**bold** p <= .05 [0.1, 0.2] <0.0001\n"
-    )
-
-
 def test_the_page_of_html_shows_the_words_themselves():
     assert plain_block(Text(LIVE)) == {"kind": "text", "runs": [[LIVE, False]]}
     assert plain_block(Table(["head"], [[LIVE]]))["rows"] == [[LIVE]]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from adapters_store import Store, StoreError, key_of
 from harness.cli.main import main
 from harness.similarity.encoders import Sentences, refuse_foreign_modules
 from harness.study.backbones.backbone import BadBackbone, resolve
@@ -62,9 +61,9 @@ def is_true(node):
     return isinstance(node, ast.Constant) and node.value is True
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_code_of_ours_could_run_what_it_reads(path):
-    assert list(dangers(path.read_text(encoding="utf-8"))) == []
+def test_no_code_of_ours_could_run_what_it_reads():
+    seen = {path.relative_to(ROOT).as_posix(): list(dangers(path.read_text(encoding="utf-8"))) for path in SOURCES}
+    assert {path: places for path, places in seen.items() if places} == {}
 
 
 @pytest.mark.parametrize(
@@ -180,23 +179,6 @@ def test_a_study_extends_through_no_link_that_leads_elsewhere(tmp_path):
     (tmp_path / "own" / "base.toml").unlink()
     (tmp_path / "base.toml").rename(tmp_path / "own" / "base.toml")
     assert load_study(str(tmp_path / "own" / "mine.toml")).tasks == load_study("tiny").tasks
-
-
-@pytest.mark.parametrize("name", ["../x", "/x", "a/b", "..", ".x", "x\0"])
-def test_a_store_hands_out_nothing_that_lies_outside(tmp_path, name):
-    store = Store(tmp_path / "runs")
-    key = key_of({"seed": 1})
-    for ask in (
-        lambda: store.manifest(name),
-        lambda: store.write_manifest(name, {}),
-        lambda: store.pack_folder(name),
-        lambda: store.get(name),
-        lambda: store.open(name, "x"),
-        lambda: store.open(key, name),
-    ):
-        with pytest.raises(StoreError):
-            ask()
-    assert not store.root.exists()
 
 
 def test_an_error_of_the_store_is_one_line_and_exit_code_2(tmp_path, capsys):

@@ -197,13 +197,6 @@ def test_the_adherent_behaviours_are_nine_and_five() -> None:
     assert Counter(relabel.values()) == {"Adherent": 9, "Non-adherent": 5}
 
 
-def test_tables_of_ratings_are_merged_and_may_have_gaps(tmp_path) -> None:
-    table = tmp_path / "mine.csv"
-    table.write_text("task,construct,rater,value\nmy_task,link,C,3.5\n")
-    assert len(ratings([table])) == len(ratings()) + 1
-    assert ratings([table])[-1] == ("my_task", "link", "C", 3.5)
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [

@@ -92,27 +92,6 @@ def test_a_list_of_columns_is_multilabel(tmp_path):
     assert (fields["kind"], fields["label"]) == ("multilabel", ["warm", "kind"])
 
 
-FORMATS = [
-    ("f.csv", labelled("a", "b").replace(",a", ";a").replace(",b", ";b").replace("y,k", "y;k"), {"delimiter": ";"}),
-    ("f.tsv", labelled("a", "b").replace('",', '"\t').replace("y,k", "y\tk"), {}),
-    ("f.csv", b"\xef\xbb\xbf" + labelled("a", "b").replace("\n", "\r\n").encode(), {}),
-    ("f.csv", labelled("a", "b").replace("reply of", "r\u00e9ply of").encode("cp1252"), {"encoding": "cp1252"}),
-    ("f.csv", labelled("a", "b").encode("utf-16"), {"encoding": "utf-16"}),
-    ("f.jsonl", "".join(f'{{"reply": "{TEXTS[i]}", "kind": {i % 2}}}\n' for i in range(12)), {}),
-    (
-        "f.jsonl",
-        "".join(f'{{"reply": "r\u00e9ply {TEXTS[i]}", "kind": {i % 2}}}\n' for i in range(12)).encode("cp1252"),
-        {"encoding": "cp1252"},
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "content", "extra"), FORMATS)
-def test_encoding_and_delimiter_are_found_and_named_only_where_needed(tmp_path, name, content, extra):
-    fields = propose(tmp_path / name, content)
-    assert fields == {"text": "reply", "label": "kind", "kind": "binary", **extra}
-
-
 @pytest.mark.parametrize(
     ("text", "language"),
     [
@@ -162,14 +141,6 @@ def test_a_file_of_labels_alone_has_no_text(tmp_path):
 def test_an_entry_keeps_letters_beyond_the_first_plane():
     fields = {"text": "reply \N{GRINNING FACE}"}
     assert tomllib.loads(entry_text(fields)) == fields
-
-
-def test_several_annotators_of_numbers_are_averaged_and_of_classes_counted(tmp_path):
-    for values, kind in (("1.5", "2.25", "3.75"), "continuous"), (("warm", "cold", "plain"), "multiclass"):
-        rows = [f'"{TEXTS[i]}",{values[i % 3]},{values[(i + 1) % 3]}' for i in range(12)]
-        fields = propose(tmp_path / "f.csv", table("text,first,second", *rows), label=["first", "second"])
-        assert fields["kind"] == kind
-        assert "decimal" not in fields
 
 
 def test_a_column_that_names_one_set_only_splits_nothing(tmp_path):

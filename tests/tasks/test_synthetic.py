@@ -59,12 +59,6 @@ def test_bytes_are_the_same_on_every_machine(tmp_path: Path) -> None:
     assert digest_of(tmp_path) == DIGEST
 
 
-def test_another_seed_draws_other_rows(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        write(tmp_path / str(seed), ALL, rows=60, seed=seed)
-    assert digest_of(tmp_path / "1") != digest_of(tmp_path / "2")
-
-
 @pytest.mark.parametrize("dataset", ALL)
 def test_a_dataset_is_written_alike_alone_and_with_others(
     dataset: str, folders: dict[int, Path], tmp_path: Path

@@ -70,25 +70,6 @@ def test_a_full_disk_is_one_line_and_costs_only_the_cell_in_hand(disk, tmp_path)
     assert (store.manifests(), verify(store).damaged) == ([], [])
 
 
-def test_what_did_not_fit_is_stored_as_soon_as_there_is_room(disk, tmp_path):
-    store, folder = Store(disk / "runs"), sized(tmp_path / "prepared", 200)
-    (disk / "somebody-elses").write_bytes(os.urandom(400 * KIB))
-    with pytest.raises(StoreError, match="No space left on device"):
-        put(store, folder)
-    assert KEY not in store
-    (disk / "somebody-elses").unlink()
-    assert put(store, folder) == store.get(KEY)
-
-
-def test_an_earlier_manifest_survives_a_full_disk(disk):
-    store = Store(disk / "runs")
-    store.write_manifest("tiny", {"cells": [1]})
-    (disk / "somebody-elses").write_bytes(os.urandom(500 * KIB))
-    with pytest.raises(StoreError, match="No space left on device"):
-        store.write_manifest("tiny", {"cells": list(range(20_000))})
-    assert store.manifest("tiny") == {"cells": [1]}
-
-
 def test_a_read_only_store_can_be_read_listed_and_verified(disk, folder, capsys):
     store = Store(disk / "runs")
     put(store, folder)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.planned.boards import COLUMNS, OTHERS, board_frame, board_parts, board_plan, write_boards
+from analysis.figures.planned.boards import OTHERS, board_frame, board_parts, board_plan
 from analysis.figures.planned.plan import Dot, Line
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, HOSTILE, LONG, check_legible
 from tests.support.made_up_gains import made_up_manifest
@@ -29,7 +29,7 @@ def made_up_board(manifest, systems=SYSTEMS):
     return pd.DataFrame(rows).astype({"is_tied": "boolean", "rank": "Int64"})
 
 
-@pytest.mark.parametrize("n", [2, 6, 18, 60])
+@pytest.mark.parametrize("n", [2, 18, 60])
 @pytest.mark.parametrize("facts", [{}, {"title": LONG}, {"title": HOSTILE}], ids=["short", "long", "hostile"])
 def test_two_to_sixty_tasks_are_legible_on_pages(n, facts):
     manifest = made_up_manifest(n, **facts)
@@ -75,12 +75,3 @@ def test_what_leaks_says_so_and_is_not_the_best():
     (line,) = {mark.x for mark in plan.layers["marks"] if isinstance(mark, Line) and mark.x == mark.to_x}
     dots = sorted(mark.x for mark in plan.layers["marks"] if isinstance(mark, Dot))
     assert line == dots[-2]  # the best of those that are ranked
-
-
-def test_it_is_written_as_pictures_print_and_frame(tmp_path):
-    manifest = made_up_manifest(4)
-    (files,) = write_boards(made_up_board(manifest), manifest, tmp_path, prints=True)
-    stem = files.png.with_suffix("")
-    for ending in ("png", "svg", "pdf", "csv"):
-        assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending
-    assert list(pd.read_csv(stem.with_suffix(".csv")).columns) == list(COLUMNS)

@@ -13,8 +13,6 @@ from analysis.figures.heatmaps import (
     figure_title,
     heatmap,
     squares,
-    write_heatmap,
-    write_heatmaps,
 )
 from analysis.gains.baselines import baselines
 from analysis.gains.gains import gains
@@ -85,17 +83,6 @@ def test_the_colour_bar_names_the_limit(full: pd.DataFrame) -> None:
     assert "scale ends at 5.0 (95th percentile)" in figure.axes[1].get_ylabel()
 
 
-def test_equal_squares_give_equal_files(full: pd.DataFrame, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        write_heatmap(full, tmp_path / name / "heatmap", title="SYNTHETIC DATA", metric="macro_f1")
-    for ending in ("svg", "png", "csv"):
-        first, second = ((tmp_path / name / f"heatmap.{ending}").read_bytes() for name in ("one", "two"))
-        assert first == second
-    assert "SYNTHETIC DATA" in (tmp_path / "one" / "heatmap.svg").read_text()
-    assert "<dc:date>" not in (tmp_path / "one" / "heatmap.svg").read_text()
-    assert len(pd.read_csv(tmp_path / "one" / "heatmap.csv")) == len(full)
-
-
 def test_texts_of_eighteen_by_eighteen_do_not_overlap() -> None:
     names = [f"a task with a rather long title {place:02d}" for place in range(18)]
     rows = [Square("", name, "alone", name, "baseline", 0.5) for name in names]
@@ -113,14 +100,6 @@ def test_texts_of_eighteen_by_eighteen_do_not_overlap() -> None:
     assert max(label.height for label in labels) < height
 
 
-def test_a_heatmap_of_baselines_alone_can_be_drawn(tmp_path: Path) -> None:
-    study = fake_study(tmp_path, TASKS[:1])
-    frames = (frame(*study, draws=100) for frame in (gains, baselines))
-    frame = squares(*frames, study[1], metric="macro_f1", setting="full")
-    assert list(frame.status) == ["baseline"]
-    assert len(_texts(frame)) == 1
-
-
 @pytest.mark.parametrize(("tasks", "n_axes", "begin"), [(TASKS[:1], 1, "Scores in"), (TASKS, 2, "Gains in")])
 def test_a_heatmap_has_a_scale_and_speaks_of_gains_where_there_are_any(
     tmp_path: Path, tasks: Sequence[FakeTask], n_axes: int, begin: str
@@ -131,11 +110,3 @@ def test_a_heatmap_has_a_scale_and_speaks_of_gains_where_there_are_any(
     shown = squares(of_pairs, of_targets, study[1], metric="macro_f1", setting="full")
     assert len(heatmap(shown, title=title, metric="macro_f1", limit=1.0).axes) == n_axes
     assert title.startswith(begin)
-
-
-def test_a_study_gets_a_figure_for_every_metric_and_setting(tmp_path: Path) -> None:
-    study = fake_study(tmp_path / "store", TASKS, settings=("full", "half"))
-    drawn = write_heatmaps(*(frame(*study, draws=50) for frame in (gains, baselines)), study[1], tmp_path / "out")
-    assert len(drawn) == 2 * 2
-    paths = [path for files in drawn for path in (files.png, files.svg)]
-    assert all(path.is_file() and path.with_suffix(".csv").is_file() for path in paths)

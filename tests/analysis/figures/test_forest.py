@@ -118,7 +118,7 @@ def _full_lines(plan):
     return [mark.y for mark in flat if mark.x <= left]
 
 
-@pytest.mark.parametrize("n", [2, 6, 18, 60])
+@pytest.mark.parametrize("n", [2, 18, 60])
 @pytest.mark.parametrize("facts", [{}, {"title": LONG, "metrics": ("macro_f1",)}], ids=["short", "long, one metric"])
 def test_two_to_sixty_tasks_are_legible_on_pages(n, facts):
     frame = made_up_forest(n, **facts)
@@ -131,7 +131,7 @@ def test_two_to_sixty_tasks_are_legible_on_pages(n, facts):
         check_legible(plan)
 
 
-@pytest.mark.parametrize("n", [2, 6, 18, 60])
+@pytest.mark.parametrize("n", [2, 18, 60])
 def test_a_target_is_legible_at_the_width_of_a_phone_where_a_pair_is_missing(n):
     frame = made_up_forest(n, title=LONG)
     part = frame[frame.target == "task_00"].copy()

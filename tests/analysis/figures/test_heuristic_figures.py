@@ -15,13 +15,7 @@ from analysis.figures.paper_figures import (
     why_not_drawn,
 )
 from analysis.importance.similarity import SIMILARITIES
-from analysis.results.published import results
 from analysis.results.published.finished import table
-
-
-@pytest.fixture(scope="module")
-def published():
-    return results()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from analysis.figures.planned.reliability import (
     reliability_frame,
     reliability_parts,
     reliability_plan,
-    write_reliability,
 )
 from analysis.results.leaderboard import leaderboard
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -59,12 +58,3 @@ def test_many_targets_are_parted_into_pages(study):
     parts = list(reliability_parts(many.reset_index(drop=True), "reliability-full"))
     assert len(parts) > 1
     assert pd.concat([part for _, part in parts]).target.nunique() == 9
-
-
-def test_it_is_written_as_pictures_print_and_frame(study, tmp_path):
-    (files,) = write_reliability(*study, tmp_path, prints=True)
-    stem = files.png.with_suffix("")
-    assert stem.name == "reliability-full"
-    for ending in ("png", "svg", "pdf", "csv"):
-        assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending
-    assert list(pd.read_csv(stem.with_suffix(".csv")).columns) == list(COLUMNS)

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from analysis.figures.drawing import plain_text_settings
-from analysis.figures.heatmaps import colour_limit
 from analysis.figures.planned.boards import board_words
 from analysis.figures.planned.forest import forest_words
 from analysis.figures.planned.layout import name_lines
@@ -31,7 +30,6 @@ from analysis.figures.planned.plan import (
 )
 from analysis.figures.planned.uncertainty import COLUMNS, LIMIT, colour_of, map_frame, map_title, share_of_place
 from analysis.figures.planned.uncertainty_map import FILLED, map_plan, map_words, write_maps
-from analysis.tables import write_csv
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
 
 LONG = "A task with a title that is much longer than there is room for, number"
@@ -87,7 +85,7 @@ def sizes_by_hand(gains):
     return np.array(sizes)
 
 
-@pytest.mark.parametrize("n", [2, 6, 18, 60])
+@pytest.mark.parametrize("n", [2, 18, 60])
 @pytest.mark.parametrize("facts", [{}, {"title": LONG, "metrics": ("macro_f1",)}], ids=["short", "long, one metric"])
 def test_two_to_sixty_tasks_are_legible_on_a_page(n, facts):
     plan, frame, _ = plan_of(n, **facts)
@@ -97,19 +95,6 @@ def test_two_to_sixty_tasks_are_legible_on_a_page(n, facts):
     assert len(names & set(frame.row)) == n or "title" in facts
     metrics = {"macro-F1", "Pearson r"} if not facts else {"macro-F1"}
     assert metrics == {label.text for label in plan.labels() if label.is_bold and label.anchor == "middle"}
-
-
-@pytest.mark.parametrize("missing", [1, 2])
-def test_two_tasks_are_drawn_where_pairs_are_missing(missing):
-    manifest = made_up_manifest(2, title=LONG)
-    gains = made_up_gains(manifest, np.random.default_rng(5))
-    gains.loc[: missing - 1, ["points", "low", "high", "p", "p_bh"]] = np.nan
-    gains.loc[: missing - 1, "n_seeds"] = 0
-    frame = map_frame(gains, manifest, setting="full")
-    plan = map_plan(frame, map_title(gains, manifest, "full"))
-    assert (frame.status == "missing").sum() == missing and len(plan.layers["squares"]) == 2 - missing
-    assert "not finished" in [entry.text for entry in plan.entries]
-    check_legible(plan)
 
 
 def test_names_of_families_are_broken_between_their_parts_before_they_are_cut():
@@ -139,8 +124,7 @@ def test_what_a_figure_shows_is_told_in_whole_sentences_with_and_without_a_title
 ALONE = ("empathetic_dialogues", "motivational interviewing", "condolence", "empathy hope", "wassa", "Task 5")
 
 
-@pytest.mark.parametrize("n", [12, 18])
-@pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (5, 3, 1, 1, 1, 1), (1, 4, 1, 2, 2, 1)])
+@pytest.mark.parametrize(("n", "sizes"), [(12, (1, 1, 1, 1, 1, 1)), (18, (5, 3, 1, 1, 1, 1)), (18, (1, 4, 1, 2, 2, 1))])
 def test_no_name_of_a_family_is_cut_on_maps_of_up_to_eighteen_tasks(n, sizes):
     """Families of one task have a bracket of one place, over which their names stand upright, broken at their parts."""
     manifest = made_up_manifest(n)
@@ -309,36 +293,3 @@ def test_the_page_gets_every_mark_of_the_plan():
         mark.fill for mark in plan.marks() if type(mark).__name__ == "Box"
     }
     assert "6 intermediates by 6 targets" in plain["alt"] and "Largest" in plain["alt"]
-
-
-def test_a_frame_is_the_same_after_a_journey_through_a_file(tmp_path):
-    _, frame, _ = plan_of(18)
-    write_csv(frame, tmp_path / "frame")
-    again = pd.read_csv(tmp_path / "frame.csv")
-    assert map_plan(again, "t").layers["squares"] == map_plan(frame, "t").layers["squares"]
-
-
-@pytest.mark.simulation
-def test_noise_draws_little_that_is_large():
-    shares, dark = [], []
-    for seed in range(20):
-        plan, frame, gains = plan_of(18, seed=seed, planted=(), missing=0)
-        dark.append((gains.points.abs() > colour_limit(gains.points) / 2).mean())
-        areas = squares(plan)
-        place = plan.layers["ground"][0]
-        largest = (FILLED * min(place.width, place.height)) ** 2
-        shares.append(areas[areas > largest / 2].sum() / areas.sum())
-        assert len(areas) == len(frame[frame.status == "done"])
-    assert np.mean(shares) <= 0.02, shares
-    assert np.mean(dark) > 0.25, "a heatmap's colours, whose scale ends where the gains do, say more than there is"
-
-
-@pytest.mark.simulation
-def test_planted_gains_of_ten_points_are_the_largest_squares():
-    hits = 0
-    for seed in range(20):
-        _, frame, gains = plan_of(18, seed=100 + seed, planted=(10.0, -10.0, 10.0), missing=0)
-        planted = set(gains[gains.is_planted][["intermediate", "target"]].itertuples(index=False, name=None))
-        largest = frame.nlargest(3, "size", keep="all")[["intermediate", "target"]]
-        hits += set(largest.itertuples(index=False, name=None)) == planted
-    assert hits >= 19

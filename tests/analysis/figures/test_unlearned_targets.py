@@ -68,13 +68,6 @@ def test_the_forest_marks_only_what_may_be_claimed_and_says_so_in_the_title_of_t
     assert set(frame[frame.is_significant].target) == {"role"}
 
 
-def test_nothing_is_marked_where_all_have_learned(tmp_path) -> None:
-    (_, manifest), results = results_of(tmp_path, [])
-    frame = map_frame(results.gains, manifest, setting="full")
-    assert not frame.is_unlearned.any() and frame.is_significant.sum() == 2
-    assert BRACKETS not in {label.text for label in map_plan(frame, "a title").labels()}
-
-
 @pytest.mark.parametrize("doubt", ["collapsed", "contaminated"])
 def test_a_pair_in_doubt_has_no_frame_on_the_map(tmp_path, doubt) -> None:
     (_, manifest), results = results_of(tmp_path, [])

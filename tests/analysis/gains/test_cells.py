@@ -8,7 +8,6 @@ import pytest
 from adapters_store import CorruptRecord
 from analysis.gains import cells as cells_module
 from analysis.gains.cells import ROWS, TYPES, MixedRecords, ReadOnce, cells, predictions
-from analysis.tables import write_frames
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("distress", "continuous"))
@@ -106,17 +105,3 @@ def test_a_record_scored_by_another_metric_is_refused(tmp_path: Path) -> None:
     manifest["tasks"]["hope"]["metric"] = "pearson_r"
     with pytest.raises(MixedRecords, match="scored by macro_f1"):
         cells(store, manifest)
-
-
-def test_equal_frames_give_equal_bytes(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path / "store", TASKS, absent=[("hope", "distress")])
-    for name in ("one", "two"):
-        write_frames(cells(store, manifest), tmp_path / name / "cells")
-    for ending in ("csv", "parquet"):
-        first, second = ((tmp_path / name / f"cells.{ending}").read_bytes() for name in ("one", "two"))
-        assert first == second
-    text = (tmp_path / "one" / "cells.csv").read_bytes().decode()
-    assert "\r" not in text
-    assert len(text.splitlines()) == 5
-    back = pd.read_parquet(tmp_path / "one" / "cells.parquet")
-    assert back.score.equals(cells(store, manifest).score)

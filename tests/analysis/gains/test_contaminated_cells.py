@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from adapters_store import Store
 from adapters_store.measures import CONTAMINATION, contamination_inputs
-from analysis.figures.heatmaps import squares, write_map
+from analysis.figures.heatmaps import squares
 from analysis.gains.baselines import baselines
-from analysis.gains.cells import cells, contamination, frame_of, not_compared
+from analysis.gains.cells import cells, contamination, not_compared
 from analysis.gains.gains import gains
 from analysis.report import report
 from tasks.splits.contamination import Contact, LeftOut
@@ -87,14 +86,3 @@ def test_controls_on_the_own_texts_of_a_task_in_folds_are_marked(tmp_path: Path)
     marked = {(one.role, one.target) for one in frame[frame.contaminated.fillna(False)].itertuples()}
     assert marked == {("self", "hope"), ("shuffled", "hope")}
     assert set(frame[frame.contaminated.fillna(False)]["flags"]) == {"contaminated"}
-
-
-def test_the_map_is_drawn_alike_from_equal_numbers(tmp_path: Path) -> None:
-    frame = frame_of(
-        [contact("hope", "hope"), contact("hope", "role", 40), contact("role", "hope"), contact("role", "role")]
-    )
-    assert isinstance(frame, pd.DataFrame)
-    png, svg = write_map(frame, tmp_path / "map", "clean")
-    first = svg.read_bytes()
-    write_map(frame, tmp_path / "map", "clean")
-    assert svg.read_bytes() == first and png.stat().st_size > 1000 and b">40<" in first

@@ -18,8 +18,7 @@ from analysis.gains.corrections import (
     undecided_corrections,
 )
 from analysis.gains.maxima import GainTest, reaches
-from analysis.gains.significance import LEVEL, Evidence, Groups, difference_evidence, score_draws
-from tasks.metrics import macro_f1
+from analysis.gains.significance import LEVEL, Evidence
 
 
 def test_holm_is_that_of_a_hand_computed_case() -> None:
@@ -141,67 +140,3 @@ def test_without_any_variance_a_difference_is_infinite_and_equality_is_not() -> 
     tests = [GainTest.of(estimate, still, ("a", "full"), "a") for estimate in (0.0, 0.1)]
     assert [one.observed for one in tests] == [0, np.inf]
     assert _corrected(np.array([1.0, 0.01]), tests).p_max_target.tolist() == pytest.approx([1.0, 0.01])
-
-
-def _null_column(
-    rng: np.random.Generator, n_groups: int, n_transfers: int, n_seeds: int = 1, *, name: str = "a", drawn: int = 0
-) -> tuple[list[float], list[GainTest]]:
-    """P and tests of transfers that are as good as their baseline; items of a group err together, seeds on their own.
-
-    Columns with the same ``drawn`` have the same groups, resampled alike.
-    """
-    index, shape = np.repeat(np.arange(n_groups), 6), (1 + n_transfers, n_seeds)
-    truth = rng.normal(size=index.size)
-
-    def noise(*shape: int) -> np.ndarray:
-        return rng.normal(size=(*shape, n_groups))[..., index] + rng.normal(size=(*shape, index.size))
-
-    skill = 1 + 0.25 * rng.normal(size=(*shape, 1)) * (n_seeds > 1)
-    latent = skill * truth + noise(1 + n_transfers, 1) + 0.7 * noise(*shape) * (n_seeds > 1)
-    labels, lanes = np.digitize(truth, [-0.4, 0.4]), np.digitize(latent, [-0.6, 0.6])
-    groups, scores = Groups.of(index), np.array([[macro_f1(labels, one) for one in seeds] for seeds in lanes])
-    source = np.random.default_rng(drawn)
-    draws = score_draws("macro_f1", labels, groups, lanes.reshape(-1, labels.size), draws=300, rng=source)
-    draws = draws.reshape(300, *shape)
-    p, tests = [], []
-    for lane in range(1, 1 + n_transfers):
-        found = difference_evidence(scores[lane], scores[0], draws[:, lane], draws[:, 0], groups, rng)
-        p.append(found.p)
-        tests.append(GainTest.of(float(scores[lane].mean() - scores[0].mean()), found, (name, "full"), drawn))
-    return p, tests
-
-
-def test_a_gain_alone_keeps_its_own_p() -> None:
-    p, tests = _null_column(np.random.default_rng(2), 30, 5, 2)
-    for one, test in zip(p, tests, strict=True):
-        found = _corrected(np.array([one]), [test])
-        assert found.p_max_target[0] == found.p_max_grid[0] == pytest.approx(one)
-
-
-def _least(studies: list[tuple[list[float], list[GainTest]]]) -> pd.DataFrame:
-    """The smallest p of each study by correction."""
-    names = ["p_max_target", "p_max_grid", "p_holm"]
-    return pd.DataFrame([_corrected(np.array(p), tests)[names].min() for p, tests in studies])
-
-
-def test_hardly_a_target_without_effects_has_a_discovery() -> None:
-    rng = np.random.default_rng(5)
-    rates = (_least([_null_column(rng, 40, 8, drawn=one) for one in range(300)]) <= LEVEL).mean()
-    assert rates.p_max_target <= 0.08  # 300 studies: .05 and two and a half standard errors
-    assert rates.p_max_target > rates.p_holm  # the maximum knows how gains of a target depend
-
-
-def test_hardly_a_target_of_several_seeds_without_effects_has_a_discovery() -> None:
-    rng = np.random.default_rng(6)
-    rates = (_least([_null_column(rng, 40, 5, 3, drawn=one) for one in range(200)]) <= LEVEL).mean()
-    assert 0 < rates.p_max_target <= 0.09  # few seeds have heavy tails, which must not make the test blind
-
-
-def test_hardly_a_grid_of_joint_and_independent_targets_without_effects_has_a_discovery() -> None:
-    rng, studies = np.random.default_rng(7), []
-    for one in range(0, 300, 2):
-        parts = [_null_column(rng, 40, 3, name=name, drawn=one + (name == "c")) for name in "abc"]
-        studies.append(([one for p, _ in parts for one in p], [one for _, tests in parts for one in tests]))
-    rates = (_least(studies) <= LEVEL).mean()
-    assert rates.p_max_grid <= 0.1  # 150 studies
-    assert rates.p_max_grid <= rates.p_max_target

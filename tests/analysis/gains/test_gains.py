@@ -91,17 +91,6 @@ def test_gains_are_corrected_in_every_declared_way(tmp_path: Path) -> None:
     assert all(one.meaning for one in COLUMNS.values())
 
 
-def test_a_gain_that_draws_have_not_decided_is_drawn_more_often(tmp_path: Path) -> None:
-    tasks = (FakeTask("hope"), FakeTask("role", "continuous", groups=12))  # of other test groups: not drawn jointly
-    store, manifest = fake_study(tmp_path, tasks, helpful=[("role", "hope")], constant=[("hope", "role")])
-    few = gains(store, manifest, draws=50).set_index("target")
-    assert few.draws.to_dict() == {"hope": 50 * MORE, "role": 50}
-    again = gains(store, manifest, draws=50).set_index("target")
-    pd.testing.assert_frame_equal(few, again)
-    many = uncorrected_gains(store, manifest, ("transfer",), draws=50 * MORE, seed=SEED).set_index("target")
-    assert (few.p["hope"], few.low["hope"]) == (many.p["hope"], many.low["hope"])
-
-
 def test_only_what_decides_is_drawn_anew_and_maxima_keep_to_the_draws_that_all_have(tmp_path: Path) -> None:
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
     study = fake_study(tmp_path, tasks, seeds=(18,), helpful=[("role", "hope")])

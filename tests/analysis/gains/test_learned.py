@@ -182,12 +182,6 @@ def test_a_gain_is_claimed_onto_targets_that_have_learned_alone_and_not_if_colla
     assert len(own.counted) + len(own.others) == pairs.p.notna().sum()
 
 
-def test_without_words_nothing_is_claimed(tmp_path):
-    store, manifest, frame = study_of(tmp_path, systems=("majority",), draws=100)
-    own = claims(gains(store, manifest, draws=100), frame)
-    assert not own.is_known and own.counted.empty and {*own.others.why} == {"words were not run"}
-
-
 def test_the_simulation_as_it_was_laid_down_keeps_the_size_and_finds_what_is_a_twentieth_below() -> None:
     laid_down = pd.read_csv(Path(__file__).resolve().parents[3] / "docs" / "learned_calibration.csv")
     own = laid_down[laid_down["of"] == "these runs"]

@@ -49,13 +49,6 @@ def _with_all_draws(tests: list[list[GainTest]]) -> np.ndarray:
     return adjusted
 
 
-def test_one_block_is_the_maximum_by_hand() -> None:
-    rng = np.random.default_rng(0)
-    null = np.abs(rng.normal(size=(500, 7)) + rng.normal(size=(500, 1))).astype(np.float32)
-    observed = np.array([3.0, 0.5, 2.5, 1.0, 4.5, 0.1, 2.0])
-    np.testing.assert_allclose(_stepped((observed, null))[0], _by_hand(observed, null))
-
-
 def _random_tests(rng: np.random.Generator, name: str, n_tests: int, draws: int) -> list[GainTest]:
     """Tests that share a part of their draws, with tails of their own, some alike, some undefined in a few draws."""
     shared, tests = rng.normal(size=draws), []
@@ -70,7 +63,7 @@ def _random_tests(rng: np.random.Generator, name: str, n_tests: int, draws: int)
     return tests
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_counts_that_are_kept_say_what_all_draws_say(seed: int) -> None:
     rng = np.random.default_rng(seed)
     tests = [
@@ -106,17 +99,6 @@ def test_independent_blocks_are_their_joint_distribution_by_enumeration() -> Non
     assert (joint[:, [0, 2]].max(axis=1) >= 2.5).mean() == 1 - 3 / 4 * 1 / 2
     assert found[0] == pytest.approx(1 - 3 / 5 * 1 / 2)
     assert found[2] == pytest.approx(0.7)  # 1.0 alone would have 2/3
-
-
-def test_blocks_may_have_different_numbers_of_draws_and_none_at_all() -> None:
-    rng = np.random.default_rng(1)
-    null = [np.abs(rng.normal(size=(count, 2))).astype(np.float32) for count in (2000, 20_000)]
-    found = np.concatenate(_stepped((np.array([2.0, 2.2]), null[0]), (np.array([2.4, 2.6]), null[1])))
-    chance = [2 * 0.00466, 2 * 0.0082, 2 * 0.0139, 2 * 0.02275]  # of a standard normal beyond 2.6, 2.4, 2.2, 2.0
-    expected = [1 - np.prod([1 - chance[place]] * (4 - place)) for place in range(4)]
-    np.testing.assert_allclose(found[[3, 2, 1, 0]], np.maximum.accumulate(expected), atol=0.012)
-    assert step_down([]) == []
-    assert reaches([]) == ([], [])
 
 
 def test_columns_with_joint_draws_have_a_block_together_and_one_each_of_their_own() -> None:

@@ -62,12 +62,6 @@ def test_each_setting_is_a_column_of_its_own(tmp_path):
     assert mixed_columns(cells, records) == []
 
 
-def test_missing_cells_do_not_matter(tmp_path):
-    store, manifest = fake_study(tmp_path / "runs", TASKS, absent=[("one", "two")])
-    cells = planned_cells(store, manifest)
-    assert mixed_columns(cells, [store.get(key) for key in cells.key[cells.status == "done"]]) == []
-
-
 def test_the_report_warns_of_a_mixed_column_and_only_then(tmp_path, monkeypatch):
     store, manifest = fake_study(tmp_path / "runs", TASKS[:2])
     with without_pictures():

@@ -89,29 +89,12 @@ def _p_values(
 
 
 @pytest.mark.parametrize("metric", MEASURES)
-@pytest.mark.parametrize(
-    ("n_groups", "n_seeds", "seed_noise", "columns"), [(50, 5, 1, 80), (50, 3, 3, 80), (10, 1, 0, 400)]
-)
+@pytest.mark.parametrize(("n_groups", "n_seeds", "seed_noise", "columns"), [(50, 3, 3, 80), (10, 1, 0, 400)])
 def test_no_more_than_seven_percent_of_null_cells_are_rejected(
     metric: str, n_groups: int, n_seeds: int, seed_noise: float, columns: int
 ) -> None:
     p = _p_values(metric, n_groups, n_seeds, columns=columns, seed_noise=seed_noise)
     assert 0.01 <= np.mean(p <= 0.05) <= 0.07
-
-
-@pytest.mark.parametrize("metric", MEASURES)
-@pytest.mark.parametrize(("n_seeds", "baseline_seeds", "paired"), [(1, 5, 0.0), (2, 8, 0.3), (3, 12, 0.7)])
-def test_more_seeds_of_the_baseline_keep_the_level(
-    metric: str, n_seeds: int, baseline_seeds: int, paired: float
-) -> None:
-    p = _p_values(metric, 50, n_seeds, columns=120, draws=300, baseline_seeds=baseline_seeds, paired=paired)
-    assert 0.01 <= np.mean(p <= 0.05) <= 0.07  # so cautious that nothing is found would be wrong too
-
-
-@pytest.mark.parametrize("metric", MEASURES)
-def test_more_seeds_of_the_baseline_find_more(metric: str) -> None:
-    few, many = (_p_values(metric, 50, 3, columns=20, draws=300, effect=0.35, baseline_seeds=n) for n in (3, 12))
-    assert np.mean(many <= 0.05) > np.mean(few <= 0.05)
 
 
 @pytest.mark.parametrize("metric", MEASURES)
@@ -125,7 +108,7 @@ def test_a_planted_effect_is_found(metric: str) -> None:
 @pytest.mark.parametrize("paired", [0.0, 0.5])
 @pytest.mark.parametrize(
     ("n_groups", "n_seeds", "baseline_seeds", "seed_noise"),
-    [(50, 1, 4, 1), (50, 2, 8, 1), (50, 3, 12, 1), (50, 5, 20, 1), (50, 3, 4, 3), (10, 3, 12, 1)],
+    [(50, 1, 4, 1), (50, 5, 20, 1), (50, 3, 4, 3), (10, 3, 12, 1)],
 )
 def test_the_level_holds_with_more_seeds_of_the_baseline(
     metric: str, n_groups: int, n_seeds: int, baseline_seeds: int, seed_noise: float, paired: float
@@ -141,28 +124,16 @@ def test_the_level_holds_with_more_seeds_of_the_baseline(
 @pytest.mark.parametrize(
     ("n_groups", "n_seeds", "uneven", "seed_noise"),
     [
-        (50, 5, False, 1),
         (50, 5, False, 3),
         (49, 5, True, 1),
-        (20, 5, False, 1),
         (10, 5, False, 1),
-        (50, 3, False, 1),
-        (50, 2, False, 1),
         (50, 2, False, 3),
         (50, 1, False, 0),
-        (49, 1, True, 0),
-        (20, 1, False, 0),
         (20, 1, True, 0),
         (10, 1, False, 0),
     ],
 )
-def test_the_level_holds_over_a_thousand_null_cells(
-    metric: str,
-    n_groups: int,
-    n_seeds: int,
-    uneven: bool,
-    seed_noise: float,
-) -> None:
+def test_the_level_holds_over_a_thousand_null_cells(metric, n_groups, n_seeds, uneven, seed_noise) -> None:
     p = _p_values(metric, n_groups, n_seeds, columns=250, draws=300, uneven=uneven, seed_noise=seed_noise)
     log.info("%.4f of %d rejected", np.mean(p <= 0.05), p.size)
     assert 0.01 <= np.mean(p <= 0.05) <= 0.07

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import polygamma
-from scipy.stats import f
 from scipy.stats import t as student
 
 from analysis.gains.seeds.single_run import RUNS_DIFFER_BY, WRONG, false_share, luck_of_a_run
@@ -19,13 +18,10 @@ from benchmarks.calibrations.gains import (
     CALIBRATION,
     Design,
     calibration,
-    cells,
     designs,
-    population_gain,
     replaced,
     simulated,
 )
-from tasks.metrics import MEASURES
 
 # What was asked of gains: rejected without an effect, and covered; and the designs outside, with their rates.
 REJECTED, COVERED = (0.03, 0.055), (0.94, 0.96)
@@ -81,16 +77,6 @@ def test_variances_are_moved_as_far_as_the_equations_of_smyth_say(freedom: int) 
     assert kinds == {True, False}
 
 
-@pytest.mark.parametrize("prior", [4.0, 12.0])
-def test_the_prior_of_many_variances_is_that_of_scipys_f_distribution(prior: float) -> None:
-    rng = np.random.default_rng(5)
-    variances = f(4, prior).rvs(4000, random_state=rng)  # s^2 of 4 degrees about variances of a prior with ``prior``
-    _, df = moderated(variances, 4)
-    fitted = f.fit(variances, f0=4, floc=0)[1]  # by maximum likelihood
-    assert df - 4 == pytest.approx(prior, rel=0.15)
-    assert df - 4 == pytest.approx(fitted, rel=0.2)
-
-
 def test_variances_of_nothing_stay_nothing() -> None:
     moderate, df = moderated(np.zeros(4), 2)
     assert (moderate.tolist(), df) == ([0, 0, 0, 0], 6)
@@ -142,16 +128,6 @@ def test_pooled_evidence_is_students_t_with_the_freedom_of_satterthwaite() -> No
     assert judged.high - 0.5 == pytest.approx(student(freedom).ppf(0.975) * np.sqrt(total), rel=0.03)
 
 
-def test_made_up_runs_gain_what_their_population_says() -> None:
-    design = Design("gain", "macro_f1", 60, "equal", 40, 40, 0.1)
-    rng, gains = np.random.default_rng(3), []
-    for _ in range(20):
-        labels, answers = cells(design, np.repeat(np.arange(60), 20), rng)
-        scores = [[MEASURES["macro_f1"](labels, run) for run in lane[:4]] for lane in answers]
-        gains.append(np.mean(scores[1:]) - np.mean(scores[0]))
-    assert np.mean(gains) == pytest.approx(population_gain("macro_f1", design.shift, 0.1), abs=0.02)
-
-
 def test_what_is_said_of_a_single_run_is_what_was_simulated() -> None:
     laid_down = pd.read_csv(LAID_DOWN)
     alone = laid_down[(laid_down.effect == "none") & (laid_down.seeds == 1) & (laid_down.run_sd > 0)]
@@ -166,7 +142,7 @@ def test_what_is_said_of_a_single_run_is_what_was_simulated() -> None:
     assert luck_of_a_run(unlike) == ""
 
 
-@pytest.mark.parametrize(("metric", "quality_sd"), [("macro_f1", 0.2), ("pearson_r", 0.1), ("pearson_r", 0.0)])
+@pytest.mark.parametrize(("metric", "quality_sd"), [("macro_f1", 0.2), ("pearson_r", 0.0)])
 def test_what_a_single_run_would_have_been_worth_is_what_single_runs_come_to(metric: str, quality_sd: float) -> None:
     rng, design = np.random.default_rng(12), Design("none", metric, 60, "equal", 3, 3, quality_sd)
     gains, wrong = [], []

@@ -50,30 +50,6 @@ def test_draws_equal_those_of_resampled_rows(metric: str) -> None:
     np.testing.assert_allclose(quick, _by_rows(metric, labels, names, lanes, count, 7), atol=1e-9)
 
 
-@pytest.mark.parametrize("metric", MEASURES)
-def test_a_lane_does_not_depend_on_its_neighbours(metric: str) -> None:
-    labels, names, lanes = _small(metric)
-    together = score_draws(metric, labels, Groups.of(names), lanes, draws=50, rng=np.random.default_rng(1))
-    alone = score_draws(metric, labels, Groups.of(names), lanes[[1]], draws=50, rng=np.random.default_rng(1))
-    np.testing.assert_allclose(together[:, 1], alone[:, 0], atol=1e-12)
-
-
-def test_draws_fill_the_last_block() -> None:
-    labels, names, lanes = _small("macro_f1")
-    count = DRAWS_AT_A_TIME + 3
-    draws = score_draws("macro_f1", labels, Groups.of(names), lanes, draws=count, rng=np.random.default_rng(1))
-    assert draws.shape == (count, 3)
-
-
-def test_more_draws_begin_with_the_fewer_ones() -> None:
-    labels, names, lanes = _small("macro_f1")
-    few, many = (
-        score_draws("macro_f1", labels, Groups.of(names), lanes, draws=count, rng=np.random.default_rng(1))
-        for count in (DRAWS_AT_A_TIME // 2 + 1, 3 * DRAWS_AT_A_TIME)
-    )
-    np.testing.assert_array_equal(few, many[: len(few)])
-
-
 def test_a_draw_without_a_class_averages_over_the_others() -> None:
     labels, names = np.array([0, 0, 1]), np.array(["a", "b", "c"])
     draws = score_draws("macro_f1", labels, Groups.of(names), labels, draws=200, rng=np.random.default_rng(0))

@@ -17,13 +17,7 @@ from analysis.importance.paper_mode import (
     split_rows,
     unseen_tasks,
 )
-from analysis.results.published import results
 from tasks.errors import BadInput
-
-
-@pytest.fixture(scope="module")
-def published():
-    return results()
 
 
 @pytest.fixture(scope="module")

@@ -89,12 +89,6 @@ def test_a_study_without_measures_has_every_pair_and_no_number(study):
     assert frame.drop(columns=["intermediate", "target"]).isna().all(axis=None)
 
 
-def test_a_manifest_without_hashes_is_one_without_measures(tmp_path):
-    frame = stored_similarities(*fake_study(tmp_path / "store", TASKS))
-    assert len(frame) == 6
-    assert frame.vocabulary_share.isna().all()
-
-
 def test_data_similarities_are_cosines_and_reach_the_features_of_pairs(study):
     store, manifest = study
     put_vectors(store, VECTORS)

@@ -32,12 +32,3 @@ def test_counts_are_of_gains_onto_targets_that_have_learned(quoted) -> None:
     counted = ("StudyTargetsLearned", "StudyCountedPairs", "StudyCountedGains", "StudyCountedHarms")
     assert [macros[name] for name in counted] == ["1", "1", "1", "0"]
     assert macros["StudyCellsStillLearning"] == "1"
-
-
-def test_a_study_without_words_has_no_macro_of_them(tmp_path) -> None:
-    from tests.support.studies.manuscript_study import small_subject
-
-    write_data(small_subject(tmp_path), tmp_path / "data")
-    macros = {number.macro: number.printed for number in numbers(read_data(tmp_path / "data"))}
-    assert not macros.get("LearnedWordsEpitomeErFull")
-    assert macros.get("StudyCountedPairs") == "0"

@@ -109,13 +109,6 @@ def test_every_rule_and_choice_of_parents_that_a_study_may_have_has_words():
     assert (set(RULES), set(WORDS)) == (set(KNOWN_RULES), set(PARENTS))
 
 
-def test_a_study_without_them_cites_and_says_nothing_of_them(tmp_path):
-    plain = stored_study(*fake_study(tmp_path, TASKS))
-    assert "Merged intermediates" not in dict(methods(plain, used(plain)))
-    cited = {key for use in used(plain) for key in use.keys}
-    assert not cited & {key for keys in MERGES.values() for key in keys}
-
-
 def test_sources_are_those_of_the_rules_that_the_study_has(tmp_path):
     subject = stored_study(*fake_study(tmp_path, TASKS, merged={"signs": {"rule": "ties", "keep": 0.5}}))
     text = "\n".join(entry for use in used(subject) for entry in use.entries)

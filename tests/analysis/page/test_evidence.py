@@ -87,14 +87,6 @@ def test_the_table_of_answers_moves_by_the_difference_of_both_tables(study):
         assert np.trace(page["changes"]["moved"]) == right, "a row that is turned right joins the diagonal"
 
 
-def test_a_cell_of_private_data_has_no_changes(tmp_path):
-    store, manifest = fake_study(tmp_path / "store", [FakeTask("mine"), FakeTask("open")])
-    manifest["tasks"]["mine"]["private"] = True
-    shown = document(store, page_content(store, manifest, tmp_path / "out"))
-    kept = {page["target"]: page["changes"] for page in shown["pages"] if page["role"] == "transfer"}
-    assert kept["mine"] is None and kept["open"] is not None
-
-
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

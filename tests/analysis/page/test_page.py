@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from analysis.gains.cells import predictions
-from analysis.page.document import assembled, document
+from analysis.page.document import document
 from analysis.report import report
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.page_study import HISTORY, document_in, page_content
@@ -217,11 +217,13 @@ def test_no_row_id_no_group_and_no_host_is_in_a_page(out, study):
     assert '"here"' not in page
 
 
-def test_predictions_of_private_tasks_are_not_counted(tmp_path):
+def test_predictions_of_private_tasks_are_not_counted_and_have_no_changes(tmp_path):
     store, manifest = fake_study(tmp_path / "store", TASKS[:2], history=HISTORY)
     manifest["tasks"]["hope"]["private"] = True
     pages = document(store, page_content(store, manifest, tmp_path))["pages"]
     assert {(page["target"], page["counts"] is None) for page in pages} == {("hope", True), ("role", False)}
+    changes = {page["target"]: page["changes"] for page in pages if page["role"] == "transfer"}
+    assert changes["hope"] is None and changes["role"] is not None
 
 
 def test_histories_of_folds_are_kept_apart(tmp_path):
@@ -229,19 +231,3 @@ def test_histories_of_folds_are_kept_apart(tmp_path):
     runs = [run for page in document(study[0], page_content(*study, tmp_path))["pages"] for run in page["runs"]]
     assert all([len(fold) for fold in run["histories"]] == [4, 2] for run in runs)
     assert runs[0]["histories"][1] == [[1, 1.0, 0.1], [2, 0.5, 0.2]]
-
-
-def test_equal_stores_give_equal_pages(tmp_path):
-    made = [
-        assembled(document(study[0], page_content(*study, tmp_path / name)))
-        for name in ("one", "two")
-        for study in [fake_study(tmp_path / name / "store", TASKS[:2], history=HISTORY)]
-    ]
-    assert made[0] == made[1]
-
-
-def test_a_study_without_a_finished_cell_has_a_page(tmp_path):
-    absent = [(a, b) for b in ("hope", "role") for a in (None, "hope", "role")]
-    study = fake_study(tmp_path / "store", TASKS[:2], absent=absent)
-    shown = document_in(assembled(document(study[0], page_content(*study, tmp_path))))
-    assert {run["status"] for page in shown["pages"] for run in page["runs"]} == {"missing"}

@@ -272,21 +272,6 @@ def test_everything_is_reached_by_keyboard(opened):
     )
 
 
-def test_the_best_intermediate_and_its_verdict_are_a_click_away(opened):
-    page = opened()
-    page.locator("#glance-words .also a").first.click()
-    page.locator("#cell h1").wait_for()
-    first = page.locator("#cell tbody tr").first
-    assert re.search("gain|harm|inconclusive|not tested", first.text_content())
-
-
-def test_what_explains_gains_is_said_without_a_click(opened):
-    page = opened()
-    said = page.locator("#opening")
-    assert said.is_visible()
-    assert re.search("explain|rating|can be said", said.text_content())
-
-
 def test_doubtful_curves_are_a_click_away_and_can_be_filtered(opened):
     page = opened()
     link = page.locator("#curve-link")
@@ -339,13 +324,6 @@ def test_the_map_is_walked_by_keyboard_and_has_one_stop(opened):
     page.keyboard.press("Enter")
     page.locator("#cell h1").wait_for()
     assert "transfer" in page.url
-
-
-def test_slopes_stand_with_their_verdicts_and_caveats_with_the_page(opened):
-    page = opened()
-    said = page.locator("#importance").text_content()
-    assert re.search("supported", said) and "Primary analysis declared" in said
-    assert "Gains of one column share their baseline" in page.locator("#caveats").text_content()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -411,8 +389,3 @@ def test_a_heading_that_a_link_leads_to_is_below_the_bar(opened, width):
         go(page, f"location.hash = '#/{part}'")
         heading, bar = page.locator(f"#{part}-heading").bounding_box(), page.locator(".top").bounding_box()
         assert heading["y"] >= bar["y"] + bar["height"], part
-
-
-def test_what_the_page_says_of_its_colours_holds_by_night(opened):
-    page = opened(color_scheme="dark")
-    assert "pale" not in page.locator(".help").text_content()

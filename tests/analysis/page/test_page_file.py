@@ -17,7 +17,6 @@ from tests.support.studies.page_study import HISTORY, SILENT, document_in, page_
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "analysis" / "page" / "assets"
 NASTY = "</script><script>alert(1)</script><!--\u2028\u2029&amp;"
-LARGEST = 4_000_000  # bytes of a page of 18 x 18 tasks
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +84,6 @@ def test_what_explains_gains_is_the_headline_and_no_bars_where_none_are_drawn(tm
     study = fake_study(tmp_path / "store", (FakeTask("hope"), FakeTask("role")))
     content = replace(page_content(*study, tmp_path), answer=replace(SILENT, facts={"headline": "it is so"}))
     assert document(study[0], content)["importance"] == {"headline": "it is so", "paper": None}
-
-
-@pytest.mark.slow
-def test_eighteen_by_eighteen_tasks_stay_under_four_megabytes(tmp_path):
-    kinds = ("continuous", "multiclass")
-    tasks = [FakeTask(f"task_{place:02}", kinds[place % 2], rows=1000, groups=200) for place in range(18)]
-    store, manifest = fake_study(tmp_path / "store", tasks, history=[*HISTORY, *HISTORY, *HISTORY])
-    page = assembled(document(store, page_content(store, manifest, tmp_path, draws=20)))
-    assert len(manifest["cells"]) == 18 * 18
-    assert len(page.encode()) < LARGEST
 
 
 def test_the_plotting_library_is_the_one_that_notice_names():

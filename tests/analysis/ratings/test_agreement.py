@@ -25,11 +25,6 @@ FOUR_OBSERVERS = np.array(
 ).T
 
 
-@pytest.fixture(scope="module")
-def published():
-    return results()
-
-
 def rated(rows):
     """Results with these ratings (task, construct, rater, value) and nothing else."""
     ours = results()
@@ -103,23 +98,6 @@ def test_alpha_is_what_counting_every_pair_gives(level):
 def test_alpha_of_ratings_that_do_not_vary_is_undefined():
     assert np.isnan(alpha(np.full((5, 2), 3.0)))
     assert np.isnan(alpha(np.array([[1.0, GAP], [GAP, 2.0]])))
-
-
-def test_intervals_hold_the_estimates_and_repeat(published):
-    frame, pairs = agreement(published, draws=500), rater_pairs(published, draws=500)
-    for level in ("interval", "ordinal"):
-        assert (frame[f"low_{level}"] < frame[f"alpha_{level}"]).all()
-        assert (frame[f"alpha_{level}"] < frame[f"high_{level}"]).all()
-    assert ((pairs.low < pairs.spearman) & (pairs.spearman < pairs.high)).all()
-    pd.testing.assert_frame_equal(frame, agreement(published, draws=500))
-
-
-def test_resampling_keeps_a_tasks_ratings_together(published):
-    rows = published.ratings[published.ratings.construct == "definition"]
-    twice = pd.concat([rows, rows.assign(construct="link")])
-    frame = rater_pairs(rated(twice), draws=300).set_index("construct")
-    assert frame.n_units["overall"] == 2 * frame.n_units["definition"]
-    assert frame.low["overall"] == pytest.approx(frame.low["definition"])
 
 
 def test_raters_without_a_common_task_are_never_compared():

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.mixed.answer import mixed
 from analysis.ratings.agreement import OVERALL, agreement, alpha, rater_pairs
 from analysis.ratings.rating_sets import (
     AMONG_PEOPLE,
@@ -22,16 +21,10 @@ from analysis.ratings.rating_sets import (
     frame_of,
     repeats,
 )
-from analysis.results.published import results
 from tasks.errors import BadRow
 from tasks.ratings import Rating, Repeat
 
 HEADER = "task,construct,rater,value"
-
-
-@pytest.fixture(scope="module")
-def published():
-    return results()
 
 
 def of(ratings, rater):
@@ -128,16 +121,6 @@ def test_the_sets_are_peoples_the_models_and_both_wherever_the_model_stands_alre
     }
     alone = replace(published, ratings=published.ratings.iloc[:0])
     assert list(own.sets(alone)) == [MODEL]
-
-
-def test_a_copy_of_a_person_gives_the_same_analysis(published, tmp_path):
-    person = replace(published, ratings=of(published.ratings, "A"))
-    lines = [f"{row.task},{row.construct},m,{row.value:g}" for row in person.ratings.itertuples()]
-    sets = Beside.read(written(tmp_path / "m.csv", *lines), person).sets(person)
-    answers = {name: mixed(each) for name, each in sets.items()}
-    for name in (MODEL, BOTH):
-        pd.testing.assert_frame_equal(answers[name].slopes, answers[PEOPLE].slopes)
-        assert answers[name].headline == answers[PEOPLE].headline
 
 
 @pytest.mark.parametrize(

@@ -58,24 +58,6 @@ def test_of_numbers_it_is_the_mean_of_correlations_with_the_mean_of_the_others()
     assert ceiling(Annotated.of(marks, 0)) == pytest.approx(np.average([*each, last], weights=[40, 40, 40, 30]))
 
 
-def test_planted_noise_of_numbers_gives_the_known_ceiling():
-    """r of x + e with the mean of k others is 1 / sqrt((1 + s2) (1 + s2 / k)), where e has the variance s2."""
-    rng, count, s2 = np.random.default_rng(2), 40_000, 0.5
-    for others in (1, 2, 4):
-        marks = rng.normal(size=(count, 1)) + np.sqrt(s2) * rng.normal(size=(count, others + 1))
-        expected = 1 / np.sqrt((1 + s2) * (1 + s2 / others))
-        assert ceiling(Annotated.of(marks, 0)) == pytest.approx(expected, abs=0.01)
-
-
-def test_planted_mistakes_of_classes_give_the_known_ceiling():
-    """Annotators err with probability q: one agrees with a tied or agreeing pair of others as with one of them."""
-    rng, count = np.random.default_rng(3), 60_000
-    truth = rng.integers(2, size=(count, 1))
-    for q in (0.1, 0.25):
-        marks = np.where(rng.random((count, 3)) < q, 1 - truth, truth).astype(float)
-        assert ceiling(Annotated.of(marks, 2)) == pytest.approx((1 - q) ** 2 + q**2, abs=0.01)
-
-
 def predictions_of(answers: np.ndarray, groups: np.ndarray) -> Predictions:
     return Predictions(np.arange(len(answers)), groups, answers, answers)
 
@@ -189,12 +171,3 @@ def test_without_the_measure_there_are_no_people(annotated_board):
     facts = {name: {**own, "splits_hash": "0" * 64, "marks_hash": "other"} for name, own in manifest["tasks"].items()}
     other = {**manifest, "tasks": facts}
     assert leaderboard(store, other, draws=50).people.empty
-
-
-def test_every_reading_of_ties_is_a_mean_over_them():
-    """Of two others who differ the row counts half for each: all answers to one such row add up to one hit."""
-    rows = [[a, 0.0, 1.0] for a in (0.0, 1.0)]
-    others = Annotated.of(np.array(rows), 2).without(0)
-    np.testing.assert_allclose(others.said, 0.5)
-    assert sum(others.said[place, int(mark[0])] for place, mark in zip(range(2), rows, strict=True)) == 1.0
-    assert all(np.isclose(others.said.sum(axis=1), 1))

@@ -54,17 +54,6 @@ def test_bins_and_error_are_those_of_scikit_learn_s_curve(seed, count, rounded):
     assert [row["n"] for row in rows] == sizes.tolist()
 
 
-@given(seed=st.integers(0, 10_000), count=st.integers(10, 80))
-def test_the_error_is_that_of_a_loop_over_answers(seed, count):
-    own = made_up(np.random.default_rng(seed), count)
-    edges = sorted({float(np.quantile(own.probability, k / BINS)) for k in range(1, BINS)})
-    bins: dict[int, list[int]] = {}
-    for place, value in enumerate(own.probability):
-        bins.setdefault(sum(value > edge for edge in edges), []).append(place)
-    apart = [abs(sum(own.is_right[p] - own.probability[p] for p in places)) for places in bins.values()]
-    assert calibration_error(own) == pytest.approx(sum(apart) / count)
-
-
 def test_equal_probabilities_share_a_bin_whatever_their_number():
     binned = equal_mass(np.array([0.5] * 7 + [0.9] * 3))
     assert binned.n_bins == 2

@@ -77,15 +77,6 @@ def test_two_groups_by_hand():
     assert np.isnan([pair.p, pair.half_width]).all()
 
 
-def test_copies_of_rows_within_their_groups_tell_nothing_new():
-    rng = np.random.default_rng(5)
-    group, values, is_with = np.repeat(np.arange(12), 4), rng.normal(size=48), rng.random(48) < 0.4
-    pair = TwoMeans.of(values, is_with, group, 12)
-    again = TwoMeans.of(np.tile(values, 5), np.tile(is_with, 5), np.tile(group, 5), 12)
-    assert again.error == pytest.approx(pair.error)
-    assert again.rows.tolist() == (5 * pair.rows).tolist() and again.groups.tolist() == pair.groups.tolist()
-
-
 def test_what_one_group_alone_shows_has_no_test():
     pair = TwoMeans.of(np.array([5.0, 4.0, 1.0, 2.0]), np.array([True, True, False, False]), np.array([0, 0, 1, 2]), 3)
     assert np.isnan([pair.p, pair.df, pair.half_width, pair.errors[0]]).all() and np.isfinite(pair.errors[1])

@@ -55,23 +55,6 @@ def test_shares_of_positions_turn_with_the_order():
     assert shares[LETTERS_REVERSED, 3] == ("low", 0.25)
 
 
-def biased(rng, groups, rows, first):
-    """Answers of a model that takes the first option with probability ``first``, and else answers by content."""
-    count = groups * rows
-    content = rng.integers(3, size=count)
-    takes = rng.random((2, count)) < first
-    answers = {AS_ASKED: np.where(takes[0], 0, content), REVERSED: np.where(takes[1], 2, content)}
-    return stored(rng.integers(3, size=count), np.repeat(np.arange(groups), rows), answers)
-
-
-def test_a_planted_preference_is_measured():
-    """With probability f the first is taken, else content, equal in both orders: the preference is f."""
-    row = compared(biased(np.random.default_rng(1), 2_000, 3, 0.3))[REVERSED]
-    assert row["preference"] == pytest.approx(0.3, abs=0.02)
-    assert row["preference_low"] < 0.3 < row["preference_high"]
-    assert row["prefers"] == "first"
-
-
 @pytest.mark.simulation
 def test_a_model_without_a_preference_is_rarely_said_to_have_one():
     """Answers that change by chance: 5 of 100 should have a preference with p at most .05."""

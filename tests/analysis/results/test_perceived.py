@@ -59,17 +59,6 @@ def test_a_planted_effect_in_the_form_of_the_papers_table_is_the_only_difference
     assert planted.rows_with + planted.rows_without == planted.groups_with + planted.groups_without == 1_833
 
 
-def test_means_and_errors_are_those_of_rows_where_every_row_is_a_dialogue():
-    rated = as_in_the_paper(np.random.default_rng(9), dialogues=300, intents=3)
-    for row in expressed(rated, draws=200).itertuples():
-        has = rated.intents[row.intent] == 1
-        sides = [rated.ratings[row.rating][side] for side in (has, ~has)]
-        assert [row.mean_with, row.mean_without] == pytest.approx([side.mean() for side in sides])
-        assert [row.error_with, row.error_without] == pytest.approx([side.sem() for side in sides])
-        assert row.difference == pytest.approx(row.mean_with - row.mean_without)
-        assert row.p == pytest.approx(2 * stats.t.sf(abs(row.difference) / row.error, row.df))
-
-
 def test_what_was_not_rated_or_is_not_known_counts_on_no_side():
     rated = dialogues(np.random.default_rng(2))
     rated.intents.loc[:9, "a"] = np.nan

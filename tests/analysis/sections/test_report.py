@@ -34,6 +34,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 @pytest.fixture(scope="module")
+def flagged(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The report of made-up data of which a task is lost and a cell collapsed, with its pictures, and its folder."""
+    root, lost = tmp_path_factory.mktemp("flagged"), {"condolence": "condolence.csv is not there; ask its authors"}
+    options = {"missing_tasks": lost, "flags": {("hope", "role"): ["collapsed"]}, "synthetic": True}
+    return _page(root, BOTH, are_drawn=True, **options), root / "out"
+
+
+@pytest.fixture(scope="module")
 def less_data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """The report of two seeds and of a quarter of the training data beside all, and its folder."""
     root = tmp_path_factory.mktemp("less_data")
@@ -48,23 +56,33 @@ def _check_whole(page: str, out: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "said"),
     [
-        {"constant": [("hope", "distress"), (None, "role")]},
-        {"controls": CONTROLS, "settings": ("full", "25%"), "seeds": (1,), "baseline_seeds": (1, 2)},
-        {"controls": CONTROLS, "constant": [("self", "distress")], "absent": [("random", "hope"), ("hope", "role")]},
-        {"references": ("finetuned",), "constant": [("finetuned", "distress")], "absent": [("finetuned", "hope")]},
-        {"constant": [(None, "distress")]},
-        {"absent": [(a, b) for b in ("hope", "role", "distress") for a in (None, "hope", "role", "distress")]},
+        ({"constant": [("hope", "distress"), (None, "role"), (None, "distress")]}, "9 of 9 finished"),
+        ({"absent": [("hope", "role"), (None, "distress")]}, "2 of 9 planned cells are missing"),
+        (
+            {"controls": CONTROLS, "constant": [("self", "distress")], "absent": [("random", "hope")]},
+            "1 of 24 planned cells are missing",
+        ),
+        (
+            {"references": ("finetuned",), "constant": [("finetuned", "distress")], "absent": [("finetuned", "hope")]},
+            "11 of 12 finished",
+        ),
+        (
+            {"absent": [(a, b) for b in ("hope", "role", "distress") for a in (None, "hope", "role", "distress")]},
+            "0 of 9 finished",
+        ),
     ],
 )
-def test_no_page_has_a_nan_and_every_link_leads_somewhere(tmp_path: Path, options: dict[str, object]) -> None:
-    _check_whole(_page(tmp_path, BOTH, **options), tmp_path / "out")
-
-
-def test_a_page_names_what_was_studied(tmp_path: Path) -> None:
-    page = _page(tmp_path, BOTH, missing_tasks={"condolence": "condolence.csv is not there; ask its authors"})
+def test_no_page_has_a_nan_every_link_leads_somewhere_and_missing_cells_are_counted(tmp_path, options, said) -> None:
+    page = _page(tmp_path, BOTH, **options)
     _check_whole(page, tmp_path / "out")
+    assert said in page
+
+
+def test_a_page_names_what_was_studied(flagged: tuple[str, Path]) -> None:
+    page, out = flagged
+    _check_whole(page, out)
     for part in ("A made-up study", "Title of hope", "fakes", "seq_bn", "clean", "random-tiny", "torch 2.0", "f" * 64):
         assert part in page
     assert "| condolence | condolence.csv is not there; ask its authors |" in page
@@ -75,9 +93,9 @@ def test_a_page_names_what_was_studied(tmp_path: Path) -> None:
     assert "points over full" not in page  # all training data, and nothing to compare them with
 
 
-def test_synthetic_data_are_announced_and_real_ones_are_not(tmp_path: Path, two: tuple[str, Path]) -> None:
-    assert "SYNTHETIC DATA" in _page(tmp_path, CLASSIFICATION, synthetic=True, are_drawn=True)
-    assert "SYNTHETIC DATA" in (tmp_path / "out" / "figures" / "heatmap-macro-f1-full.svg").read_text()
+def test_synthetic_data_are_announced_and_real_ones_are_not(flagged: tuple[str, Path], two: tuple[str, Path]) -> None:
+    assert "SYNTHETIC DATA" in flagged[0]
+    assert "SYNTHETIC DATA" in (flagged[1] / "figures" / "heatmap-macro-f1-full.svg").read_text()
     assert "SYNTHETIC" not in two[0]
 
 
@@ -87,6 +105,7 @@ def test_a_page_holds_every_answer_and_figure_with_its_reason_where_there_is_non
     for part in ("Ratings", "What explains a gain", "Themes", "Less data", "The paper's figures"):
         assert f"\n## {part}" in page, part
     assert "Figures 9 and 10: not measured" in page
+    assert "points over full" in page and "heatmap-macro-f1-25pct.png" in page
     assert (out / "paper-figures" / "figure-3-themes.png").is_file()
     assert (out / "tables" / "table-4-training.csv").is_file()
 
@@ -95,32 +114,20 @@ def test_there_is_no_heatmap_of_a_metric_that_no_task_has(two: tuple[str, Path])
     assert [path.name for path in sorted((two[1] / "figures").glob("heatmap*.svg"))] == ["heatmap-macro-f1-full.svg"]
 
 
-def test_counts_are_given_with_and_without_collapsed_cells(tmp_path: Path) -> None:
-    pair = ("hope", "role")
-    page = _page(tmp_path, BOTH, flags={pair: ["collapsed"]})
+def test_counts_are_given_with_and_without_collapsed_cells(flagged: tuple[str, Path]) -> None:
+    page, _ = flagged
     assert re.search(r"macro-F1 \| full \| all \| 4 \| 4 ", page)
     assert re.search(r"macro-F1 \| full \| without collapsed \| 3 \| 3 ", page)
     assert "| collapsed | at or below the majority-class score (r: 0) | 1 |" in page
     assert "Title of hope -> Title of role, seed 1, full" in page
 
 
-def test_missing_cells_are_counted(tmp_path: Path) -> None:
-    page = _page(tmp_path, BOTH, absent=[("hope", "role"), (None, "distress")])
-    _check_whole(page, tmp_path / "out")
-    assert "7 of 9 finished" in page
-    assert "2 of 9 planned cells are missing" in page
-
-
-def test_a_test_set_of_one_class_can_be_reported_and_a_bar_in_a_title_breaks_no_table(tmp_path: Path) -> None:
+def test_a_test_set_of_one_class_or_one_group_can_be_reported_and_a_bar_in_a_title_breaks_no_table(tmp_path) -> None:
     flag = "class_missing_in_test:low"
-    tasks = (FakeTask("hope", only_class=1), FakeTask("role"))
+    tasks = (FakeTask("hope", only_class=1), FakeTask("role", groups=1))
     page = _page(tmp_path, tasks, flags={(None, "hope"): [flag]}, title="hope | despair")
     assert f"| {flag} | a class has no test row and is not averaged | 1 |" in page
     assert "hope \\| despair" in page
-
-
-def test_a_single_group_has_no_interval(tmp_path: Path) -> None:
-    page = _page(tmp_path, (FakeTask("hope", groups=1), FakeTask("role")))
     assert "not defined" in page
     assert "few_groups" in page
 
@@ -130,7 +137,7 @@ def test_a_study_of_one_task_plans_no_transfer(tmp_path: Path) -> None:
 
 
 def test_equal_stores_give_equal_reports(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path / "store", BOTH, seeds=(1, 2))
+    store, manifest = fake_study(tmp_path / "store", CLASSIFICATION)
     for name in ("one", "two"):
         report(store, manifest, tmp_path / name, draws=100)
     written = (path for path in (tmp_path / "one").rglob("*") if path.is_file())
@@ -170,11 +177,6 @@ def test_controls_have_a_table_of_their_own_and_stay_out_of_all_others(tmp_path:
     assert {"controls.csv", "control_means.csv"} <= {path.name for path in (tmp_path / "out" / "tables").iterdir()}
 
 
-def test_less_data_is_compared_with_both_baselines(less_data: tuple[str, Path]) -> None:
-    assert "points over full" in less_data[0]
-    assert "heatmap-macro-f1-25pct.png" in less_data[0]
-
-
 def test_a_whole_model_is_a_line_among_the_baselines_alone(tmp_path: Path, two: tuple[str, Path]) -> None:
     page = _page(tmp_path, CLASSIFICATION, references=("finetuned",))
     assert page.count("| whole model |") == 2
@@ -187,7 +189,7 @@ def test_a_whole_model_is_a_line_among_the_baselines_alone(tmp_path: Path, two: 
 def test_a_report_reads_every_record_at_most_once_and_checks_every_file_at_most_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, manifest = fake_study(tmp_path / "store", BOTH, seeds=(1, 2), controls=CONTROLS)
+    store, manifest = fake_study(tmp_path / "store", CLASSIFICATION, seeds=(1, 2), controls=CONTROLS)
     reads: Counter[tuple[str, ...]] = Counter()
     get, checked = Store.get, Store.open
 

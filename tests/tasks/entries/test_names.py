@@ -14,7 +14,7 @@ from tasks.proposal import task_id
 from tasks.registry import ID_PATTERN, Registry
 from tasks.task import OF_CONTROLS, OF_MODULES, why_taken
 
-LIKELY = ("to", "type", "values", "keys", "items", "pop", "train", "half", "float", "forward")
+LIKELY = ("values", "train", "forward")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -28,10 +28,10 @@ def test_the_list_is_that_of_the_installed_torch() -> None:
     assert {name for name in attributes if ID_PATTERN.fullmatch(name)} == OF_MODULES
 
 
-@pytest.mark.parametrize("name", sorted(OF_MODULES))
-def test_torch_refuses_each_name_of_the_list(name: str) -> None:
-    with pytest.raises(KeyError, match="already exists"):
-        torch.nn.ModuleDict()[name] = torch.nn.Identity()
+def test_torch_refuses_each_name_of_the_list() -> None:
+    for name in OF_MODULES:
+        with pytest.raises(KeyError, match="already exists"):
+            torch.nn.ModuleDict()[name] = torch.nn.Identity()
 
 
 @pytest.mark.parametrize("name", [*LIKELY, *OF_CONTROLS])

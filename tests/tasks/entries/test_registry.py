@@ -67,17 +67,9 @@ def test_the_same_id_in_two_files_names_both(tmp_path: Path) -> None:
     assert "a.toml" in str(caught.value) and "b.toml" in str(caught.value)
 
 
-def test_a_built_in_id_cannot_be_taken(tmp_path: Path) -> None:
-    assert "epitome.toml" in refusal(tmp_path, MINIMAL.replace("my_task", "epitome_er"))
-
-
-def test_an_unknown_field_is_answered_with_the_nearest_field_and_the_file(tmp_path: Path) -> None:
-    message = refusal(tmp_path, MINIMAL + 'licens = "MIT"\n')
-    assert "licence" in message and "mine.toml" in message
-
-
-def test_broken_toml_names_its_line(tmp_path: Path) -> None:
-    assert "mine.toml:6" in refusal(tmp_path, MINIMAL + "theme = direct\n")
+@pytest.mark.parametrize(("name", "said"), [("epitome_er", "epitome.toml"), ("../up", "../up")])
+def test_an_id_that_is_taken_or_could_leave_its_folder_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    assert said in refusal(tmp_path, MINIMAL.replace("my_task", name))
 
 
 @pytest.mark.parametrize("field", ["id", "files", "text", "label", "kind"])
@@ -101,15 +93,14 @@ def test_a_missing_mandatory_field_is_named(tmp_path: Path, field: str) -> None:
         ('classes = ["only"]', "at least two"),
         ('classes = ["a", "b"]\nnames = ["x"]', "1 names for 2 classes"),
         ("task = 3", r"[[task]]"),
+        ('licens = "MIT"', "licence"),
+        ("theme = direct", "mine.toml:6"),
+        ('family = "epitome"\nsplit_salt = 99', "epitome.toml"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_what_would(tmp_path: Path, line: str, said: str) -> None:
     message = refusal(tmp_path, MINIMAL + line + "\n")
     assert said in message and "mine.toml" in message
-
-
-def test_an_id_that_could_leave_its_folder_is_refused(tmp_path: Path) -> None:
-    assert "../up" in refusal(tmp_path, MINIMAL.replace("my_task", "../up"))
 
 
 def test_a_folder_of_entries_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -125,8 +116,3 @@ def test_tasks_of_one_family_get_one_split_salt(tmp_path: Path) -> None:
     registry = Registry.load([entry(tmp_path, MINIMAL + 'family = "epitome"\n')])
     assert registry.task("my_task").split_salt == registry.task("epitome_er").split_salt is not None
     assert registry.task("mi_behavior").split_salt == registry.task("mi_adherent").split_salt == 0
-
-
-def test_two_salts_in_one_family_are_refused(tmp_path: Path) -> None:
-    message = refusal(tmp_path, MINIMAL + 'family = "epitome"\nsplit_salt = 99\n')
-    assert "mine.toml" in message and "epitome.toml" in message

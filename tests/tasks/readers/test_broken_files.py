@@ -52,23 +52,7 @@ CASES = {
     "table with rationales": ("epitome_er_ordinal", 0),
 }
 SAME_DATA = {"iempathize_intent": "iempathize", "strategies": "esconv", "codes": "mi"}
-BITS = (
-    b'"',
-    b"\n",
-    b"\r",
-    b"\t",
-    b",",
-    b"\x00",
-    b"\xff",
-    b"\xed\xa0\x80",
-    b"[",
-    b"]",
-    b"{",
-    b"nan",
-    b"1e999",
-    b"-1",
-    b" ",
-)
+BITS = [bytes([byte]) for byte in b'"\n\r\t,\x00\xff[]{ '] + [b"\xed\xa0\x80", b"nan", b"1e999", b"-1"]
 EDITS = st.lists(
     st.tuples(st.floats(0, 1), st.integers(0, 30), st.lists(st.sampled_from(BITS), max_size=3).map(b"".join)),
     min_size=1,
@@ -127,7 +111,7 @@ def test_a_broken_file_raises_only_our_own_errors(
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"\x00", b"\xef\xbb\xbf", b"PAR1", b"[]", b"1\n", b"\xff\xfe\x00"])
+@pytest.mark.parametrize("content", [b"", b"\x00", b"[]", b"1\n", b"\xff\xfe\x00"])
 def test_a_file_of_something_else_raises_only_our_own_errors(
     case: str, folders: dict[str, Path], content: bytes, tmp_path: Path
 ) -> None:

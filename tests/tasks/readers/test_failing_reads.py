@@ -58,7 +58,6 @@ def breaking(monkeypatch):
     return breaks
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
 @pytest.mark.parametrize(
     ("name", "content", "read"),
     [
@@ -70,13 +69,13 @@ def breaking(monkeypatch):
         ("new.csv", b"text,label\nsomething,1\n", read_file),
     ],
 )
-def test_a_file_that_fails_while_it_is_read_is_one_line_that_names_it(tmp_path, breaking, name, content, read, code):
+def test_a_file_that_fails_while_it_is_read_is_one_line_that_names_it(tmp_path, breaking, name, content, read):
     path = tmp_path / name
     path.write_bytes(content * 2)
-    breaking(content, code)
+    breaking(content, errno.EIO)
     with pytest.raises(BadRow) as caught:
         read(path)
-    assert str(caught.value).startswith(f"{path}: cannot be read ({os.strerror(code)})")
+    assert str(caught.value).startswith(f"{path}: cannot be read ({os.strerror(errno.EIO)})")
 
 
 def test_a_parquet_file_that_fails_while_it_is_read_is_one_line_that_names_it(tmp_path, monkeypatch):

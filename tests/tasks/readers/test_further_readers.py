@@ -116,11 +116,6 @@ def test_both_files_of_questions_name_the_same_rows(tmp_path: Path) -> None:
         assert row == full[row.id]._replace(context=full[row.id].context[1:], after=())
 
 
-def test_an_id_without_numbers_is_refused(tmp_path: Path) -> None:
-    content = "index,id,utterance_truncated,type,intent\n0,a-b,Why?,Irony,Support\n"
-    assert ":2: the id" in refusal(QACT, written(tmp_path, content, "empqt/derived/test_set.csv"))
-
-
 SESSIONS = (
     "dialog_id,author,text,final agreed label\n"
     "1,speaker,first post,\n1,listener,hello,Other\n1,listener,why so?,Open Question\n1,speaker,second post,\n"
@@ -137,33 +132,20 @@ def test_interviews_keep_agreed_codes_after_the_latest_post(tmp_path: Path) -> N
     assert labels(ADHERENT, data) == ["Adherent", "Non-adherent", "Adherent"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"), [("listener,hello", "robot,hello", ":3: author"), ("Direct", "Command", ":6:")]
-)
-def test_an_unknown_author_or_code_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
-    assert said in refusal(MI, written(tmp_path, SESSIONS.replace(old, new), MI.files[0]))
-
-
-def hope_files(folder: Path, texts: str) -> Path:
+def hope_files(texts: str) -> dict[str, str]:
     yes, no = "Supportive", "Not Supportive"
     rows = f"111,{yes},{no},{yes},{yes}\n222,{no},{no},{no},{no}\n333,{yes},{yes},{yes},{yes}\n"
-    written(folder, "tweet_id,annotation1,annotation2,annotation3,gold_label\n" + rows, HOPE.files[0])
-    return written(folder, "tweet_id,text\n" + texts, HOPE.files[1])
+    head = "tweet_id,annotation1,annotation2,annotation3,gold_label\n"
+    return {HOPE.files[0]: head + rows, HOPE.files[1]: "tweet_id,text\n" + texts}
 
 
 def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path: Path) -> None:
-    _, rows, notes = read_task(HOPE, hope_files(tmp_path, '333,"be safe,\nall"\n111,pray\n'))
+    for name, content in hope_files('333,"be safe,\nall"\n111,pray\n').items():
+        written(tmp_path, content, name)
+    _, rows, notes = read_task(HOPE, tmp_path)
     assert [(row.id, row.text, row.label) for row in rows] == [("111", "pray", 1), ("333", "be safe,\nall", 1)]
     assert [row.marks for row in rows] == [(1, 0, 1), (1, 1, 1)]
     assert notes == ("1 of 3 rows have no text; left out",)
-
-
-@pytest.mark.parametrize(
-    ("texts", "said"),
-    [("1.11E+02,pray\n", "none of the 3 ids"), ("111,a\n111,b\n", ":3: tweet_id occurs a second time")],
-)
-def test_texts_that_cannot_be_joined_are_refused(tmp_path: Path, texts: str, said: str) -> None:
-    assert said in refusal(HOPE, hope_files(tmp_path, texts))
 
 
 def test_a_join_needs_two_files(tmp_path: Path) -> None:
@@ -190,34 +172,6 @@ def test_a_strategy_alone_is_a_yes_or_no_of_every_turn(tmp_path: Path) -> None:
     asked = {row.id for row in every if row.label == 1}
     assert asked == {row.id for row in read(STRATEGY, tmp_path) if row.label == 0}
     assert len(every) > len(read(STRATEGY, tmp_path))
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"dialog": 1},
-        [{"situation": "s"}],
-        [{"dialog": [{"speaker": "nurse", "annotation": {}, "content": "x"}]}],
-        [{"dialog": [{"speaker": "seeker", "annotation": [], "content": "x"}]}],
-        [{"dialog": [{"speaker": "supporter", "annotation": {"strategy": "Other"}}]}],
-        [[]],
-        7,
-    ],
-)
-def test_another_shape_of_json_is_refused(tmp_path: Path, value: object) -> None:
-    assert "ESConv.json: conversation 0" in refusal(STRATEGY, written(tmp_path, json.dumps(value), STRATEGY.files[0]))
-
-
-def test_broken_json_is_refused_with_its_line(tmp_path: Path) -> None:
-    assert "ESConv.json:2: not valid JSON" in refusal(STRATEGY, written(tmp_path, "[\n{,]", STRATEGY.files[0]))
-
-
-@pytest.mark.parametrize("line", ["hello", "1.0 0 3 only the seeker", "1.0 1 3 no strategy", "1.0 1 x [Other] text"])
-def test_a_flat_line_that_is_no_turn_is_refused(tmp_path: Path, line: str) -> None:
-    names = QUESTION.columns["fallback_files"]
-    for name in names:
-        written(tmp_path, f"1.0 0 0 hi EOS 1.0 1 1 [Questions] why?\n{line}\n", name)
-    assert "devWithStrategy_short.tsv:2" in refusal(QUESTION, tmp_path)
 
 
 CHATS = (
@@ -258,9 +212,49 @@ def test_questions_lose_their_marks(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("line", ["no number\tx", "3 no tab", "3 \tempty", "0 zero\tx"])
-def test_a_chat_line_of_another_form_is_refused(tmp_path: Path, line: str) -> None:
-    assert ":2:" in refusal(REPLY, written(tmp_path, f"1 a\tb\n{line}\n", REPLY.files[0]))
+FLAT = "1.0 0 0 hi EOS 1.0 1 1 [Questions] why?\n"
+OTHER_SHAPES = (
+    {"dialog": 1},
+    [{"situation": "s"}],
+    [{"dialog": [{"speaker": "nurse", "annotation": {}, "content": "x"}]}],
+    [{"dialog": [{"speaker": "seeker", "annotation": [], "content": "x"}]}],
+    [{"dialog": [{"speaker": "supporter", "annotation": {"strategy": "Other"}}]}],
+    *([[]], 7),
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "files", "said"),
+    [
+        (
+            QACT,
+            {"empqt/derived/test_set.csv": "index,id,utterance_truncated,type,intent\n0,a-b,Why?,Irony,Support\n"},
+            ":2: the id",
+        ),
+        (MI, {MI.files[0]: SESSIONS.replace("listener,hello", "robot,hello")}, ":3: author"),
+        (MI, {MI.files[0]: SESSIONS.replace("Direct", "Command")}, ":6:"),
+        (HOPE, hope_files("1.11E+02,pray\n"), "none of the 3 ids"),
+        (HOPE, hope_files("111,a\n111,b\n"), ":3: tweet_id occurs a second time"),
+        *((STRATEGY, {STRATEGY.files[0]: json.dumps(value)}, "ESConv.json: conversation 0") for value in OTHER_SHAPES),
+        (STRATEGY, {STRATEGY.files[0]: "[\n{,]"}, "ESConv.json:2: not valid JSON"),
+        *(
+            (
+                QUESTION,
+                dict.fromkeys(QUESTION.columns["fallback_files"], f"{FLAT}{line}\n"),
+                "devWithStrategy_short.tsv:2",
+            )
+            for line in ("hello", "1.0 0 3 only the seeker", "1.0 1 3 no strategy", "1.0 1 x [Other] text")
+        ),
+        *(
+            (REPLY, {REPLY.files[0]: f"1 a\tb\n{line}\n"}, ":2:")
+            for line in ("no number\tx", "3 no tab", "3 \tempty", "0 zero\tx")
+        ),
+    ],
+)
+def test_what_no_reader_can_use_is_refused_in_one_line_with_its_place(tmp_path, task, files, said) -> None:
+    for name, content in files.items():
+        written(tmp_path, content, name)
+    assert said in refusal(task, tmp_path)
 
 
 def test_labels_may_be_renamed_dropped_and_joined(tmp_path: Path) -> None:

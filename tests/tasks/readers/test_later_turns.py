@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +19,7 @@ from tasks.splits import loading
 from tasks.splits.loading import load
 from tasks.synthetic import write
 from tasks.task import Task, Turn
-from tests.tasks.readers.test_further_readers import CHATS, MI, QACT, QINT, SESSIONS, TURNS, written
+from tests.tasks.readers.test_further_readers import CHATS, MI, QACT, SESSIONS, TURNS, written
 
 REGISTRY = Registry.load()
 STRATEGY, REPLY = REGISTRY.task("esconv_strategy"), REGISTRY.task("control_reply")
@@ -232,12 +231,6 @@ def test_a_question_is_followed_by_the_rest_of_its_turn_and_by_later_turns(tmp_p
     ]
 
 
-def test_nothing_follows_a_question_of_the_table_that_ends_with_it(tmp_path: Path) -> None:
-    write(tmp_path, ["empqt"], rows=90, seed=3)
-    (tmp_path / QINT.files[0]).unlink()
-    assert {row.after for row in read(QINT, tmp_path)} == {()}
-
-
 def test_sentences_of_an_interview_are_followed_by_every_later_sentence(tmp_path: Path) -> None:
     rows = read(MI, written(tmp_path, SESSIONS, MI.files[0]))
     assert [(row.id, [(turn.speaker, turn.text) for turn in row.after]) for row in rows] == [
@@ -254,16 +247,6 @@ def test_chats_are_followed_by_their_own_later_turns_as_they_were_said(tmp_path:
     assert [turn.speaker for turn in rows[0].after] == ["speaker", "listener"] * 2
     (of_other,) = [row for row in rows if row.context[0].text == "yo"]
     assert [turn.text for turn in of_other.after] == ["so", "do you ?"]
-
-
-def test_a_json_conversation_goes_on_to_its_end(tmp_path: Path) -> None:
-    said = [("seeker", "a", ""), ("supporter", "b", "Other"), ("supporter", "c", ""), ("seeker", "d", "")]
-    dialog = [
-        {"speaker": who, "annotation": {"strategy": strategy} if strategy else {}, "content": f"{text}\n"}
-        for who, text, strategy in said
-    ]
-    (row,) = esconv(STRATEGY, written(tmp_path, json.dumps([{"dialog": dialog}]), STRATEGY.files[0]))
-    assert row.after == (Turn("listener", "c"), Turn("speaker", "d"))
 
 
 def test_later_turns_move_no_split_and_no_statistic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,20 +80,19 @@ def test_essays_and_turns_share_their_blocks(essays: Path, turns: Path) -> None:
     assert conv == {"35", "36"} < news
 
 
-def test_gold_of_another_length_is_refused(turns: Path) -> None:
-    written(turns, "1\t1\t1\n", TURN_FILES[2])
-    assert "1 gold rows for 2" in refusal(Registry.load().task("conv_empathy"), turns)
-
-
-def test_a_bad_gold_label_names_both_files(turns: Path) -> None:
-    written(turns, "1\t1\t1\n1\t1\tx\n", TURN_FILES[2])
+@pytest.mark.parametrize(
+    ("content", "place", "said"),
+    [
+        ("1\t1\t1\n", 2, ["1 gold rows for 2"]),
+        ("1\t1\t1\n1\t1\tx\n", 2, ["WASSA23_conv_level_dev.tsv:3", "goldstandard_CONV_dev.tsv:2"]),
+        (TURNS + "1\tlast\ttext\t1\t1\t1\t36\n", 0, [":2: turn_id 'last'"]),
+    ],
+    ids=["gold of another length", "a bad gold label", "a turn without a number"],
+)
+def test_turns_and_gold_that_do_not_fit_are_refused_with_their_files(turns, content, place, said) -> None:
+    written(turns, content, TURN_FILES[place])
     message = refusal(Registry.load().task("conv_empathy"), turns)
-    assert "WASSA23_conv_level_dev.tsv:3" in message and "goldstandard_CONV_dev.tsv:2" in message
-
-
-def test_a_turn_number_must_be_whole(turns: Path) -> None:
-    written(turns, TURNS + "1\tlast\ttext\t1\t1\t1\t36\n", TURN_FILES[0])
-    assert ":2: turn_id 'last'" in refusal(Registry.load().task("conv_empathy"), turns)
+    assert all(part in message for part in said)
 
 
 def test_wassa_readers_refuse_a_label_they_cannot_join(essays: Path) -> None:

@@ -49,14 +49,6 @@ def test_every_row_is_tested_once_and_no_block_stands_on_both_sides(kind: str) -
         assert len(fold.validation) == pytest.approx(12, abs=6)
 
 
-def test_classes_are_spread_over_the_folds() -> None:
-    rows = rows_of("multiclass", 60, per_block=1)
-    counts = np.array(
-        [[sum(r.label == c for r in fold.test) for c in range(3)] for fold in make_folds(task_of("multiclass"), rows)]
-    )
-    assert np.ptp(counts, axis=0).max() <= 1
-
-
 def test_folds_do_not_depend_on_the_order_of_the_rows() -> None:
     rows = rows_of("multiclass")
     one, other = (make_folds(task_of("multiclass"), order) for order in (rows, rows[::-1]))
@@ -132,15 +124,3 @@ def dealt_by_hand(kind: str, rows: list[Example], count: int) -> list[int]:
 def test_blocks_are_dealt_out_as_a_plain_loop_deals_them(kind: str) -> None:
     rows = uneven(kind)
     assert deal(task_of(kind), rows, 5).tolist() == dealt_by_hand(kind, rows, 5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_rare_class_and_a_continuous_label_are_spread_over_the_folds(kind: str) -> None:
-    rows = uneven(kind)
-    share_of, strata = deal(task_of(kind), rows, 5), strata_by_hand(kind, rows)
-    width = 5 if kind == "continuous" else 3
-    counts = np.array(
-        [[sum(c in strata[i] for i in np.flatnonzero(share_of == k)) for c in range(width)] for k in range(5)]
-    )
-    assert np.ptp(counts[:, counts.sum(axis=0).argmin()]) <= 2
-    assert np.ptp(counts, axis=0).max() <= 4

@@ -49,15 +49,6 @@ def test_shares_are_met_on_average_and_by_row_more_closely(data):
     assert not splits.folds
 
 
-def test_folds_test_every_row_once(data):
-    (splits,) = splits_of(data, FOLDS, ["news_empathy"])
-    tested = [row.id for fold in splits.folds for row in fold.test]
-    assert len(splits.folds) == 5
-    assert len(tested) == len(set(tested)) == len(splits.test)
-    for fold in splits.folds:
-        assert not ids((*fold.train, *fold.validation)) & ids(fold.test)
-
-
 def test_repeats_cut_anew_begin_with_the_single_cut_and_siblings_agree_on_each(data):
     repeats = Protocol((0.75, 0.05, 0.2), repeats=3)
     first, *others = splits_of(data, repeats)

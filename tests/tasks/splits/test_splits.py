@@ -85,20 +85,8 @@ def test_another_family_or_salt_is_another_split() -> None:
 def test_the_hash_of_a_block_is_the_same_on_every_machine() -> None:
     hashes = block_hashes("toy", ["a", "b", "ü"])
     assert hashes.tolist() == [17004272474588832818, 2630052834743540309, 10954935028941588063]
-    assert splits_of(block_hashes("toy", [str(i) for i in range(12)]), 7).tolist() == [
-        0,
-        2,
-        0,
-        0,
-        0,
-        0,
-        1,
-        1,
-        2,
-        0,
-        0,
-        0,
-    ]
+    splits = splits_of(block_hashes("toy", [str(i) for i in range(12)]), 7)
+    assert "".join(map(str, splits)) == "020000112000"
 
 
 def test_splits_of_many_blocks_are_drawn_evenly() -> None:
@@ -132,11 +120,6 @@ def test_without_a_perfect_salt_the_nearest_one_is_taken() -> None:
     splits = (np.bincount(splits_of(hashes, salt), weights=sizes, minlength=3) for salt in range(SALTS))
     nearest = min(distance(split / 150) for split in splits)
     assert TOLERANCE < distance(shares(clean(a_task(), rows))) == pytest.approx(nearest)
-
-
-def test_seven_rows_are_split_five_one_one() -> None:
-    seven = clean(a_task(), rows_in_blocks(7, 7))
-    assert [len(seven.train), len(seven.validation), len(seven.test)] == [5, 1, 1]
 
 
 def test_a_text_on_both_sides_is_dropped_from_the_earlier_side() -> None:

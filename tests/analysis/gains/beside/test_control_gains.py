@@ -47,9 +47,3 @@ def test_a_control_s_mean_is_over_the_targets_that_have_transfers_too(tmp_path: 
     of_role, transfers = frame.set_index("target").points["role"], pairs.points[pairs.target == "role"].mean()
     assert (row.n_targets, row.points, row.transfer_points) == (1, of_role, pytest.approx(transfers))
     assert row.transfers_less_control == pytest.approx(transfers - of_role)
-
-
-def test_a_study_without_controls_has_none(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, TASKS)
-    assert controls(store, manifest, draws=DRAWS).empty
-    assert control_means(controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)).empty

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis.figures.heatmaps import all_squares, colour_limit, heatmap, of_merged
 from analysis.gains.baselines import baselines
-from analysis.gains.beside.controls import controls
 from analysis.gains.beside.merged import AGAINST, MEANS, MERGED, merged_gains, merged_means
 from analysis.gains.beside.retained import retained
 from analysis.gains.cells import planned_cells
@@ -18,8 +14,6 @@ from analysis.gains.gains import gains
 from analysis.sections.gains import merged as section
 from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
-
-log = logging.getLogger(__name__)
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("tone"))
 BEST = {"rule": "outputs", "best": 1, "by": "validation", "weights": {"similarity": "logme", "measures": {}}}
@@ -81,14 +75,6 @@ def test_a_row_that_is_better_is_seen_and_its_p_is_corrected_for_the_other_rows(
         assert frame.loc[("all", "hope"), f"p_max_{name}"] < 0.01
         assert (frame[f"p_max_{name}"] >= frame[f"p_{name}"] - 0.02).all()
         assert (frame[f"p_max_{name}"] > frame[f"p_{name}"] + 0.02).any()
-
-
-def test_no_other_frame_has_them(made):
-    store, manifest = made
-    without = manifest | {"cells": [cell for cell in manifest["cells"] if cell["role"] != "merged"]}
-    for frame in (gains, controls, baselines):
-        pd.testing.assert_frame_equal(frame(*made, draws=50), frame(store, without, draws=50))
-    assert merged_gains(store, without, draws=50).empty
 
 
 def test_a_row_that_is_the_chosen_single_itself_differs_by_nothing_and_has_a_p_of_1(made):
@@ -182,5 +168,4 @@ def test_of_rows_that_differ_by_chance_alone_few_are_better_than_the_chosen_sing
         frame = merged_gains(*made, draws=400)
         won = frame[(frame.p_max_chosen <= 0.05) & (frame.less_chosen > 0)]
         better, targets = better + won.target.nunique(), targets + len(tasks)
-    log.info("a row better than the chosen single in %d of %d targets", better, targets)
     assert better <= 0.05 * targets

@@ -16,27 +16,19 @@ from analysis.importance.choosing.budget import (
     BUDGET,
     EFFECTS,
     FAMILY,
-    PENALTY,
     RANDOM,
     _row_effects,
     budget,
     enough,
-    replayed,
     row_share,
     share_by_chance,
 )
 from analysis.importance.choosing.ranking import SIZE, rankings
 from analysis.importance.similarity import SIMILARITIES
-from analysis.results.published import results
 from analysis.sections.answers import budgeted
 from analysis.sections.question import Question
 
 NOTHING = pd.DataFrame(columns=list(SIMILARITIES))
-
-
-@pytest.fixture(scope="module")
-def published():
-    return results()
 
 
 @pytest.fixture(scope="module")
@@ -116,30 +108,6 @@ def test_effects_are_those_of_a_penalised_fit_with_a_column_each(seed, penalty):
     normal = design.T @ design + np.diag([penalty] * 5 + [0] * 4)
     theirs = np.linalg.solve(normal, design.T @ gains[mask])[:5]
     assert _row_effects(gains, mask, penalty) == pytest.approx(theirs)
-
-
-def test_an_order_by_effects_finds_rows_that_are_good_for_all():
-    """Twelve targets; one intermediate is 20 points better for all, and noise is of 1 point."""
-    rng = np.random.default_rng(3)
-    gains = rng.normal(size=(12, 12)) + 20 * (np.arange(12) == 5)[:, None]
-    np.fill_diagonal(gains, np.nan)
-    by_effects = replayed(gains, rng, 100).mean(1)
-    best = np.nanmax(gains, axis=0)
-    chance = np.mean(best - np.nanmean(gains, axis=0))
-    assert by_effects[0] == pytest.approx(chance, rel=0.1)  # nothing is known before the first round
-    assert by_effects[3] < 2 < chance / 3
-
-
-def test_where_all_rows_are_alike_an_order_by_effects_is_a_random_one():
-    """Over 300 grids of noise: the mean difference after four transfers is within four standard errors of 0."""
-    rng, falls = np.random.default_rng(4), []
-    for _ in range(300):
-        gains = rng.normal(size=(8, 8))
-        np.fill_diagonal(gains, np.nan)
-        columns = [own[np.isfinite(own)] for own in gains.T]
-        chance = np.mean([own.max() - np.mean([max(s) for s in combinations(own, 4)]) for own in columns])
-        falls.append(replayed(gains, rng, 10, PENALTY).mean(1)[3] - chance)
-    assert abs(np.mean(falls)) < 4 * np.std(falls) / np.sqrt(len(falls))
 
 
 def test_targets_with_fewer_candidates_count_until_they_have_all(published):

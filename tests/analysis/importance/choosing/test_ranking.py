@@ -21,17 +21,11 @@ from analysis.importance.choosing.ranking import (
     summary,
 )
 from analysis.importance.similarity import SIMILARITIES, reciprocal_rank_fusion
-from analysis.results.published import results
 from analysis.sections.answers import choosing
 from analysis.sections.question import Question
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 SCORE = np.array([0.5, 0.9, 0.7, 0.6])
-
-
-@pytest.fixture(scope="module")
-def published():
-    return results()
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +118,6 @@ def test_a_ranking_by_the_truth_is_judged_perfect_and_others_are_not(published, 
     line = found.loc["task_similarity"]
     assert line.tau_low < line.tau < line.tau_high
     assert line.tau_low < line.tau_chance < line.tau_high
-
-
-def test_chance_is_the_mean_over_all_orders():
-    score = np.random.default_rng(3).uniform(0.2, 0.9, size=5)
-    ordered = [qualities(np.array(order, dtype=float), score) for order in permutations(range(5))]
-    chance = qualities(np.zeros(5), score)
-    for name in ("ndcg", "regret_1", "regret_3"):
-        assert chance[name] == pytest.approx(np.mean([each[name] for each in ordered]), abs=1e-12)
 
 
 def test_unfinished_and_small_columns_are_not_judged(tmp_path):

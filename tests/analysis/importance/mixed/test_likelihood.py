@@ -92,16 +92,6 @@ def test_slopes_and_their_errors_are_those_of_generalised_least_squares() -> Non
         assert fit.error[1, number] == pytest.approx(np.sqrt(covariance[0, 0]), rel=1e-6)
 
 
-def test_a_mean_of_a_target_changes_nothing() -> None:
-    grid = small_grid(5)
-    model = Model.of(grid, _ratings(grid), draws=49)
-    gains = noise_of(grid, 4, 5, intermediates=3.0)
-    shifted = gains + 100 * np.arange(len(grid.tasks))[None, :, None] * grid.mask[..., None]
-    first, second = (model.fitted(model.effects.estimated(values)) for values in (gains, shifted))
-    np.testing.assert_allclose(first.ratio, second.ratio, atol=1e-6)
-    np.testing.assert_allclose(model.corrected(first), model.corrected(second))
-
-
 def test_weights_of_points_are_their_likelihoods_where_tasks_differ_and_else_none() -> None:
     grid = small_grid(6)
     model = Model.of(grid, _ratings(grid), draws=9)

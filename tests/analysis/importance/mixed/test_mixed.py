@@ -16,17 +16,11 @@ from analysis.importance.mixed.answer import NOT_TESTED, ONLY_TOGETHER, SUPPORTE
 from analysis.importance.mixed.effects import Effects
 from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest, why_not
 from analysis.importance.specification import PRIMARY
-from analysis.results.published import results
 from analysis.results.results import Results
 from benchmarks.calibrations.mixed import calibration, drawn_grid
 from tests.analysis.importance.mixed.grids import noise_of, with_outcome
 
 STEP = 6.0  # points per step that are planted
-
-
-@pytest.fixture(scope="module")
-def published() -> Results:
-    return results()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import tempfile
 from pathlib import Path
 
@@ -47,13 +46,6 @@ def test_any_text_in_a_delimited_file_comes_back(
     assert found(name, out.getvalue().encode(bom)) == rows
 
 
-@given(rows=ROWS)
-@settings(max_examples=40)
-def test_any_text_in_json_lines_comes_back(rows: list[tuple[str, str]]) -> None:
-    lines = (json.dumps({"label": label, "text": text}, ensure_ascii=False) for text, label in rows)
-    assert found("my.jsonl", "\n".join(lines).encode()) == rows
-
-
 @given(content=st.binary(max_size=60), name=st.sampled_from(["my.csv", "my.tsv", "my.jsonl", "my.parquet"]))
 @settings(max_examples=80)
 def test_any_bytes_raise_only_our_own_errors(content: bytes, name: str) -> None:
@@ -61,13 +53,3 @@ def test_any_bytes_raise_only_our_own_errors(content: bytes, name: str) -> None:
         found(name, content)
     except BadInput as error:
         assert name in str(error) and "\n" not in str(error)
-
-
-@given(content=st.text(st.sampled_from('text,label\n\r"yes\t \x00\ufeff{}[]:\\u'), max_size=60))
-@settings(max_examples=80)
-def test_almost_right_content_raises_only_our_own_errors(content: str) -> None:
-    for name in ("my.csv", "my.jsonl"):
-        try:
-            found(name, b"text,label\n" + content.encode())
-        except BadInput as error:
-            assert name in str(error)
