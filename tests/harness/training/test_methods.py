@@ -51,12 +51,6 @@ def logits_of(store, cell):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_settings_of_a_method_are_the_library_s_own(method):
-    config = getattr(adapters, METHODS[method].config)()
-    assert {name: config[name] for name in METHODS[method].settings} == METHODS[method].settings
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_a_baseline_of_every_method_is_trained_and_its_record_predicts_the_same(
     study_of, tiny, store, toy_splits, method
 ):
@@ -120,18 +114,6 @@ def test_a_stack_is_a_stack_exactly_where_a_method_is_said_to_make_one(tiny, met
     assert (all(both) and is_heard) == (method in STACKING)
 
 
-@pytest.mark.parametrize("method", ["seq_bn", "double_seq_bn", "compacter", "lora"])
-def test_an_adapter_of_zeros_changes_nothing_in_a_stack_but_with_lora_where_it_silences_the_other(tiny, method):
-    fill, logits = pair(method, tiny)
-    fill("b", 0.0)
-    bare = logits("b")
-    for zero, other in (("a", "b"), ("b", "a")):
-        fill(zero, 0.0)
-        fill(other, 0.3)
-        assert torch.equal(logits(Stack("a", "b")), bare if method == "lora" else logits(other))
-        assert apart(logits(other), bare) > 1e-4
-
-
 @pytest.mark.parametrize("method", [name for name in STACKING if name != "seq_bn"])
 @pytest.mark.parametrize("composition", ["stack", "stack-trainable"])
 def test_a_transfer_of_every_method_that_stacks_trains_what_it_says(
@@ -147,15 +129,6 @@ def test_a_transfer_of_every_method_that_stacks_trains_what_it_says(
     assert results["intermediate_unchanged"] == (composition == "stack")
     assert results["liveness"] > 0
     assert ("adapter/intermediate/adapter.safetensors" in store.get(cell.key).files) == (composition != "stack")
-
-
-def test_a_prefix_is_stored_once_and_not_for_every_layer(study_of, tiny, store, toy_splits):
-    splits = toy_splits("one", train=16)
-    cell = make_cell(study_of("prefix_tuning", training={"epochs": 1}), tiny, splits, seed=1, setting="full")
-    run_cells([cell], tiny, splits, store, silent)
-    head = sum(p.numel() for p in composed(cell, tiny, store).heads["one"].parameters())
-    size = store.open(cell.key, "adapter/adapter.safetensors").stat().st_size
-    assert size < 4 * (store.get(cell.key).results["trainable_parameters"] - head) + 4096
 
 
 def test_a_whole_model_is_trained_as_a_reference_and_not_stored(study_of, tiny, store, toy_splits):

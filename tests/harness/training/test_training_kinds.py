@@ -75,15 +75,6 @@ def test_a_multilabel_cell_and_a_transfer_on_it_are_trained_and_scored_by_label(
     assert stored(transfer, tiny, target, store)[0]["liveness"] > 1e-4
 
 
-def test_the_floor_of_a_multilabel_cell_is_the_commonest_answer_per_label(study, tiny, store):
-    splits = toy("multilabel")
-    train = tuple(row._replace(label=(1, 0, 0) if i > 4 else (1, 1, 1)) for i, row in enumerate(splits.train))
-    splits = replace(splits, train=train)
-    results, frame = stored(make_cell(study, tiny, splits, seed=1, setting="full"), tiny, splits, store)
-    labels = columns(frame, "label")
-    assert results["floor"] == pytest.approx(2 * labels[:, 0].sum() / (labels[:, 0].sum() + 24) / 3)
-
-
 def test_an_ordinal_cell_stores_kappa_and_spearman_beside_macro_f1(study, tiny, store, monkeypatch):
     """The logits are given: what so short a training learns differs from processor to processor."""
     splits = toy("ordinal")
@@ -223,12 +214,3 @@ def test_margins_come_from_the_training_rows_that_a_cell_has(study, tiny, store,
         many, few = counts
         np.testing.assert_allclose(objective.margins, [0.5 * (few / many) ** 0.25, 0.5], rtol=1e-6)
     assert seen["full"][1].margins[0] != seen["half"][1].margins[0]
-
-
-def test_a_whole_model_is_trained_by_the_loss_too(study, tiny, store):
-    splits, losses = rare_splits(), {}
-    for name, table in (("usual", {}), ("focal", {"kind": "focal", "gamma": 5.0})):
-        cell = make_cell(replace(study, loss=table), tiny, splits, seed=1, setting="full", role="finetuned")
-        stored(cell, tiny, splits, store)
-        losses[name] = json.loads(store.open(cell.key, "history.json").read_text())[0]["train_loss"]
-    assert losses["focal"] < 0.5 * losses["usual"]

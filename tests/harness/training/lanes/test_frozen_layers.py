@@ -84,11 +84,6 @@ def test_the_gradients_of_adapters_are_those_of_small_differences(lanes, is_froz
     assert torch.autograd.gradcheck(lambda values, *own: Bottleneck(*own)(values, norm), (total, *trained))
 
 
-def test_only_the_last_layer_attends_from_the_first_token_alone():
-    kinds = [type(layer.attention) for layer in freeze(network()).layers]
-    assert kinds == [AllTokens, AllTokens, FirstToken]
-
-
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 2e-2)])
 @pytest.mark.parametrize("rows", [1, 96, 700])
 def test_packed_products_and_their_gradients_are_those_of_the_plain_layer(dtype, tolerance, rows):

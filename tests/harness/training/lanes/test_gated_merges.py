@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from harness.study.plan import _packs_of_merges
 from harness.training.lanes.forward import forward
 from harness.training.lanes.merging import merged
 from harness.training.lanes.state import GATE, gates, stacked
 from harness.training.objective import summed_losses
 from tests.harness.training.lanes.test_merging import DOWN, DOWN_BIAS, UP, UP_BIAS, A, B, plain
-from tests.support.studies.toy_column import content
 from tests.support.studies.toy_lanes import intermediates, network, part, trainer
 
 PARENTS = ["four", "three", "two"]
@@ -72,22 +70,6 @@ def test_the_gradient_of_a_weight_is_the_loss_s_slope():
             assert abs(slope) > 1e-4, "it says something"
 
 
-def test_the_target_s_gradients_are_those_beside_a_frozen_merge():
-    made, data = network().double(), part(8, seed=3)
-    adapters = [{name: value.double() for name, value in own.items()} for own in intermediates(made, 3)[1:]]
-    ways = (
-        gated(made, adapters, [0.5, 0.5], torch.float64),
-        trainer(made, [merged("outputs", adapters, [0.5, 0.5], {}, 1.0)], dtype=torch.float64),
-    )
-    for ready in ways:
-        batch = ready._batch([row[0] for row in data.rows], list(range(8)))
-        logits = forward(ready.frozen, ready.state.lanes(), batch, None)
-        summed_losses(logits, torch.from_numpy(data.labels), None).sum().backward()
-    ours, theirs = (ready.state.trained for ready in ways)
-    for name, value in theirs.items():
-        torch.testing.assert_close(ours[name].grad, value.grad, rtol=1e-6, atol=1e-7)  # merges are rounded to fp32
-
-
 def test_a_cell_trains_its_weights_and_its_record_has_them_by_parent_and_layer(column):
     (cell,) = column.on_merges(learned={"rule": "gated"}).values()
     store = column.run(column.store_with_baselines(), [cell])
@@ -104,27 +86,6 @@ def test_a_cell_trains_its_weights_and_its_record_has_them_by_parent_and_layer(c
     also = column.run(column.store_with_baselines(), [fixed]).get(fixed.key).results
     assert "learned" not in also["merge"]
     assert results["trainable_parameters"] == also["trainable_parameters"] + 3 * layers
-
-
-def test_a_killed_cell_ends_with_the_same_bytes(column):
-    (cell,) = column.on_merges(learned={"rule": "gated"}).values()
-    whole = column.run(column.store_with_baselines(), [cell])
-    for epoch in (1, 2):
-        store = column.interrupted(column.store_with_baselines(), [cell], epoch)
-        column.run(store, [cell])
-        assert content(store, cell) == content(whole, cell)
-
-
-def test_each_is_alone_in_its_pack(column):
-    tables = {
-        "all": {},
-        "learned": {"rule": "gated"},
-        "mean": {"rule": "weights"},
-        "two": {"rule": "gated", "best": 2, "by": "validation"},
-    }
-    packs = _packs_of_merges(list(column.on_merges(**tables).values()))
-    assert [[cell.intermediate for cell in pack.cells] for pack in packs] == [["all", "mean"], ["learned"], ["two"]]
-    assert _packs_of_merges([]) == []
 
 
 def test_a_lane_of_its_state_alone_keeps_its_weights():
