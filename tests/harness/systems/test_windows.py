@@ -143,14 +143,6 @@ def test_later_turns_are_not_in_the_content_of_splits(toy_splits):
     assert after_hash(shuffled, 4) == after_hash(rich, 4)
 
 
-def test_nothing_follows_where_a_task_has_no_later_turns(own, tiny, toy_splits, store):
-    splits = {"one": toy_splits("one")}
-    cell = cell_of(ASKS, splits, tiny)
-    (outcome,) = Runner(tiny, splits, store, lambda *_: None)(Pack((cell,)))
-    assert outcome.error is None, outcome.trace
-    assert {row.after for rows in seen(ASKS) for row in rows} == {()}
-
-
 @pytest.mark.parametrize("value", ["[-1, 3]", "[1, 2, 3]", "[2]", "[]", "[3, -2]"])
 def test_a_window_that_is_no_pair_of_whole_numbers_is_refused_in_one_line(own, command, tmp_path, value):
     arguments = ("plan", "tiny", "--store", tmp_path / "runs", "--system", FILE, "--set", f'systems=["{ASKS}"]')

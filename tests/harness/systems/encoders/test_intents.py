@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import random
 import re
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,7 +14,6 @@ from tasks.errors import BadStudy
 from tasks.registry import Registry
 from tasks.synthetic import write
 from tests.support.systems.intents import (
-    COUNTS,
     EMPATHY,
     INTENTS,
     PROTOCOL,
@@ -57,20 +54,6 @@ def data(tmp_path_factory):
     return folder
 
 
-def test_made_up_intents_go_with_empathy_as_table_2_counts_them(tmp_path):
-    write(tmp_path, ["iempathize"], rows=4000, seed=2)
-    write_intents(tmp_path, random.Random(2))
-    with (tmp_path / "iempathize/raw/data/dataset.csv").open(encoding="cp1252", newline="") as file:
-        empathy = [int(row["label"]) for row in csv.DictReader(file)]
-    intents = pd.read_csv(tmp_path / "intents.csv").intent
-    printed = np.array(list(COUNTS.values()))
-    assert printed.sum() == 3004  # the paper's training rows: 1,794 + 630 + 580
-    assert printed.sum(axis=0).tolist() == [1794, 630, 580]
-    own = pd.crosstab(intents, empathy).loc[list(INTENTS)].to_numpy()
-    np.testing.assert_allclose(own / own.sum(axis=0), printed / printed.sum(axis=0), atol=0.05)
-    assert own.argmax(axis=1).tolist() == printed.argmax(axis=1).tolist()
-
-
 def test_a_study_trains_empathy_with_a_user_s_intents_and_predicts_empathy_alone(data, tmp_path):
     study = study_of(tmp_path, data, "epochs=1", rows=24)
     report = study.run()
@@ -86,15 +69,6 @@ def test_a_study_trains_empathy_with_a_user_s_intents_and_predicts_empathy_alone
     board = leaderboard(study.store, study.store.manifest("tiny"), draws=200)
     own = board.pairs[board.pairs.a.isin(SYSTEMS) & board.pairs.b.isin(SYSTEMS)]
     assert set(zip(own.a, own.b, strict=True)) == {("single", "joint"), ("single", "shuffled"), ("joint", "shuffled")}
-
-
-def test_intents_may_be_the_target_and_empathy_their_sibling(data, tmp_path):
-    settings = ('tasks=["iempathize_intent"]', 'siblings=["iempathize"]', "epochs=1")
-    study = study_of(tmp_path, data, *settings, systems={"back": ()}, rows=24)
-    assert study.run().is_complete
-    (cell,) = [cell for cell in study.plan.cells if cell.system]
-    test = pd.read_parquet(study.store.open(cell.key, "test.parquet"))
-    assert len(test.filter(like="logit_").columns) == len(INTENTS)
 
 
 def test_intents_of_some_rows_alone_are_no_sibling(data, tmp_path):

@@ -209,24 +209,6 @@ def test_a_job_on_another_machine_knows_the_server_and_the_prices(server, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ('system.prompted.templates=["Label {options}"]', "asks without the text"),
-        ('system.prompted.url="example.org"', "is no address of a server"),
-        ("system.prompted.most_cost=3", "most_cost needs price_in and price_out"),
-        ('system.prompted.limit="tokens"', "limit 'tokens' is not one of max_tokens, max_completion_tokens"),
-        ("system.prompted.in_flight=0", "in_flight 0 is not between 1 and 256"),
-        ('system.prompted.api_key="x"', "has no setting 'api_key'"),
-    ],
-)
-def test_a_setting_that_cannot_be_meant_ends_a_command_with_2(override, line, command, tmp_path):
-    overrides = [word for each in (*SYSTEM, override) for word in ("--set", each)]
-    code, _, err = command("plan", "tiny", "--store", tmp_path, *overrides)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert line in err
-
-
-@pytest.mark.parametrize(
     ("overrides", "line"),
     [
         ((), "no server to ask 'fake-model': set url of the system, or the variable EMPATHY_SERVER"),

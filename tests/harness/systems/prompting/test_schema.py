@@ -114,12 +114,3 @@ def test_the_most_that_a_call_can_cost_counts_the_schema(server, tmp_path):
     assert by_schema.calls == plain.calls
     expected = plain.calls * len(json.dumps(settings["response_format"])) / 4
     np.testing.assert_allclose(by_schema.tokens - plain.tokens, expected, atol=1)
-
-
-def test_a_way_of_answering_that_there_is_not_ends_a_command_with_2(command, tmp_path):
-    values = ('systems=["prompted"]', "transfers=false", 'tasks=["epitome_er"]', 'system.prompted.answers="json"')
-    code, _, err = command(
-        "plan", "tiny", "--store", tmp_path, *[word for value in values for word in ("--set", value)]
-    )
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "answers 'json' is not one of text, schema" in err
