@@ -22,17 +22,17 @@ GOOD = {"tasks": ["epitome_er", "epitome_ex"], "backbone": "random-tiny", "data"
 TABLES = {"adapter": Adapter, "training": Training, "task.epitome_er": Training, "analysis": Analysis}
 FIELDS = [one.name for one in dataclasses.fields(StudyConfig)] + ["extends"]
 FIELDS += [f"{table}.{one.name}" for table, record in TABLES.items() for one in dataclasses.fields(record)]
-ANY_FILE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY_FILE = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def tried(path):
-    """Read the study as a run does, which writes it into a manifest; only an error of ours may refuse it."""
+    """Read the study as a run does; it is refused by an error of ours in a line, or a manifest can hold all of it."""
     try:
         study = load_study(str(path))
     except BadInput as problem:
-        assert str(problem).strip()
+        assert len(str(problem).splitlines()) == 1
     else:
-        plain_data(study.as_json())
+        assert plain_data(study.as_json()).keys() == study.as_json().keys()
 
 
 @ANY_FILE
@@ -110,12 +110,3 @@ def test_toml_that_only_a_machine_writes_is_refused(tmp_path, text):
     (tmp_path / "any.toml").write_text(text, encoding="utf-8")
     with pytest.raises(BadStudy):
         load_study(str(tmp_path / "any.toml"))
-
-
-@pytest.mark.parametrize("field", FIELDS)
-@given(value=VALUES)
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_value_in_every_field_is_used_or_refused_in_one_line(tmp_path, field, value):
-    path = tmp_path / "any.toml"
-    path.write_text(toml({name: one for name, one in GOOD.items() if name != field} | {field: value}), encoding="utf-8")
-    tried(path)

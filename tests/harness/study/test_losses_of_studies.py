@@ -54,6 +54,9 @@ def cell_of(study, tiny, splits, **options):
         ('kind = "ldam"\ndeferred_from = 2\nbeta = 1', "beta 1 of loss 'ldam' is not a number from 0 to below 1"),
         ('kind = "ldam"\ndeferred_from = 1.5', "loss.deferred_from 1.5 is not a whole number"),
         ('kind = "ldam"\nscale = 0', "scale 0 of loss 'ldam' is not a number above 0"),
+        ('kind = "ldam"\nscale = inf', "scale inf of loss 'ldam'"),
+        ('kind = "ldam"\nlargest_margin = -1', "largest_margin -1 of loss 'ldam'"),
+        ('kind = "ldam"\ndeferred_from = -1', "deferred_from -1"),
         ('kind = "focal"\ntasks = []', "loss.tasks [] is not a list of the study's own tasks"),
         ('kind = "focal"\ntasks = ["epitom_er"]', "loss.tasks ['epitom_er'] is not a list of the study's own tasks"),
         ('kind = ["focal"]', "loss.kind ['focal'] is not a text"),
@@ -108,20 +111,6 @@ def test_a_cell_names_the_numbers_that_act_and_no_others(study, tiny, toy_splits
         assert Recipe.of([cell]).loss == Loss(**loss)
         keys.add(cell.key)
     assert len(keys) == len(given)
-
-
-def test_a_number_names_one_key_whether_it_is_written_whole_or_with_a_point(study, tiny, toy_splits):
-    keys = {
-        cell_of(dataclasses.replace(study, loss={"kind": "focal", "gamma": gamma}), tiny, toy_splits("one")).key
-        for gamma in (2, 2.0)
-    }
-    assert len(keys) == 1
-
-
-@pytest.mark.parametrize("role", ["", "finetuned", "shuffled-intermediate"])
-def test_every_cell_of_a_target_has_its_loss(study, tiny, toy_splits, role):
-    cell = cell_of(dataclasses.replace(study, loss={"kind": "ldam"}), tiny, toy_splits("one"), role=role)
-    assert cell.spec["loss"] == LDAM
 
 
 def test_the_defaults_are_those_of_the_papers():

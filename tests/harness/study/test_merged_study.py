@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -119,12 +117,6 @@ def test_a_list_that_names_the_target_or_a_contaminated_task_is_refused(plan_of)
     rows, full = rows_of(plan_of(), {"parents": ["news_emotion"]}, {("epitome_er", "news_emotion")})
     with pytest.raises(BadStudy, match="'news_emotion', which for target 'epitome_er' has rows of its test for train"):
         rows.cells("epitome_er", "full", 1, full, [])
-
-
-def test_a_list_is_for_the_targets_that_the_row_names(plan_of):
-    plan = plan_of({"row": {"parents": ["news_emotion", "empdial_role"], "targets": ["epitome_er", "news_empathy"]}})
-    assert {target for _, target in merged_of(plan)} == {"epitome_er", "news_empathy"}
-    assert parents(plan, "row", "epitome_er") == ["empdial_role", "news_emotion"]
 
 
 def test_contamination_is_measured_once_and_kept(plan_of, tmp_path):
@@ -276,14 +268,6 @@ def test_a_study_whose_cells_all_train_through_the_library_may_have_trained_peer
     plan = plan_of({"row": {"rule": rule}}, trainer="library")
     assert {cell.spec["trainer"] for cell in plan.cells} == {"library"}
     assert parents(plan, "row", "epitome_er") == ["empdial_role", "news_emotion", "news_empathy"]
-
-
-def test_planning_and_deciding_load_no_torch():
-    code = (
-        "import sys\nimport harness.study.plan, harness.study.intermediates.decision, harness.run.grid\n"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_adapter_of_another_shape_is_no_parent_and_its_target_has_no_merged_row(plan_of):

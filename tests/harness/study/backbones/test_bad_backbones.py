@@ -172,8 +172,13 @@ def use(house, command, monkeypatch):
     library_tokenizer.cache_clear()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        *((fault, "plan") for fault in FAULTS),
+        *((fault, name) for name in COMMANDS[1:] for fault in ("NaN everywhere", "no tokenizer", "a broken config")),
+    ],
+)
 def test_every_command_refuses_the_folder_in_one_line_and_nothing_is_made(fault, name, use, house):
     harm, said = FAULTS[fault]
     stored = sorted((house / "runs").rglob("*"))
@@ -193,7 +198,7 @@ def test_the_whole_folder_is_taken_by_the_same_commands(name, use, house):
     assert use(name)[0] == 0
 
 
-@pytest.mark.parametrize("name", ["plan", "doctor", "run", "score"])
+@pytest.mark.parametrize("name", ["plan", "doctor"])
 def test_a_position_table_that_is_too_small_for_the_study_is_refused(name, use, house):
     table = "embeddings.position_embeddings.weight"
     weights(lambda all: all | {table: all[table][:40].copy()})(house / "backbone")
@@ -242,9 +247,7 @@ def test_the_tokenizer_that_the_library_makes_is_compared_once_more(tmp_path, mo
         load_tokenizer(backbone)
 
 
-@pytest.mark.parametrize("fault", ["another prefix", "a layer more in the config", "no attention in a layer",
-                                   "a layer less in the config", "NaN everywhere", "another inner width",
-                                   "an empty file", "a broken config"])  # fmt: skip
+@pytest.mark.parametrize("fault", ["another prefix", "NaN everywhere", "another inner width", "a broken config"])
 def test_a_folder_that_changed_after_it_was_looked_at_is_refused_when_it_is_loaded(fault, tmp_path):
     folder = tiny_backbone(tmp_path / "model", "bert")
     backbone = resolve(str(folder))
@@ -287,14 +290,10 @@ def test_a_sentence_encoder_that_is_whole_makes_vectors(encoder):
     assert np.isfinite(Sentences(encoder, ANY_DEVICE)(rows)).all()
 
 
-OF_ENCODERS = [
-    "another prefix", "a layer more in the config", "a layer less in the config", "no attention in a layer",
-    "no tensor", "an empty file", "a file that was cut", "NaN everywhere", "another inner width", "another vocabulary",
-    "heads that do not divide the width", "a tokenizer larger than the embedding", "pickles only", "a broken config",
-]  # fmt: skip
+OF_ENCODERS = ("a layer more in the config", "an empty file", "NaN everywhere", "pickles only", "a broken config")
 
 
-@pytest.mark.parametrize("fault", OF_ENCODERS)
+@pytest.mark.parametrize("fault", [*OF_ENCODERS, "another inner width", "a tokenizer larger than the embedding"])
 def test_a_sentence_encoder_that_is_not_whole_is_refused_in_one_line(fault, encoder):
     FAULTS[fault][0](encoder)
     with pytest.raises(BadBackbone) as caught:
@@ -303,7 +302,7 @@ def test_a_sentence_encoder_that_is_not_whole_is_refused_in_one_line(fault, enco
     assert str(encoder) in str(caught.value) or "not finite" in str(caught.value)
 
 
-@pytest.mark.parametrize("fault", ["another prefix", "a layer more in the config", "no attention in a layer"])
+@pytest.mark.parametrize("fault", ["another prefix", "a layer more in the config"])
 def test_a_sentence_encoder_of_a_kind_without_a_list_is_held_against_what_was_loaded(fault, encoder, monkeypatch):
     monkeypatch.setattr(encoders, "PREFIXES", {})
     FAULTS[fault][0](encoder)
