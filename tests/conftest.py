@@ -54,7 +54,6 @@ LONGEST = (
     "analysis/manuscript/test_manuscript_paper.py",
     "harness/training/lanes/test_lanes.py",
     "project/drills/test_drills.py",
-    "harness/scoring/probe/test_needs_context.py",
     "analysis/gains/beside/test_merged_gains.py",
     "analysis/sections/test_report.py",
     "harness/training/lanes/test_lane_invariance.py",

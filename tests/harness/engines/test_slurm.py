@@ -9,18 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from adapters_store import Store
 from harness.api import Study
-from harness.engines import slurm_engine
 from harness.run import notes
-from harness.run.grid import GridReport, steps_of
-from harness.study.schedulers import Slurm
 from tests.support.clusters.slurm_cluster import PATIENCE_SECONDS, Cluster, is_possible, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -238,33 +233,6 @@ def test_a_driver_that_is_killed_or_loses_its_terminal_leaves_its_jobs_to_the_ne
     assert tables(store) == tables(local)
 
 
-def test_a_job_that_is_cancelled_stays_so(cluster, local, tmp_path):
-    store = without_a_column(local, tmp_path / "runs")
-    driver, note = Driver(cluster, store), held(store)
-    cluster.command("scancel", note.job)
-    code, report = driver.end()
-    assert code == 1
-    assert {f"job {note.job} was cancelled; its log: {note.log}"} == {one["reason"] for one in report["failed"]}
-    assert cluster.show(note.job, "JobState") == "CANCELLED"
-    assert cluster.show(note.job, "Restarts") == "0"
-    assert len(submitted(store)) == 2
-
-
-def test_a_cell_that_fails_in_a_job_is_data(cluster, local, tmp_path, monkeypatch):
-    monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
-    monkeypatch.setattr(slurm_engine, "POLL_SECONDS", 0.5)
-    one = study(without_a_column(local, tmp_path / "runs"))
-    steps = steps_of(one.plan, one.store, GridReport())
-    elsewhere = replace(one.launch("cpu", 1), data=str(tmp_path))
-    outcomes = list(slurm_engine.SlurmEngine(Slurm()).run(elsewhere, steps))
-    assert len(outcomes) == 4
-    for outcome in outcomes:
-        assert outcome.was_run
-        assert "epitome" in outcome.error
-        assert notes.failure(one.store, outcome.cell.key).reason == outcome.error
-    assert {cluster.show(job, "JobState") for job in submitted(one.store.root)} == {"COMPLETED"}
-
-
 def test_what_slurm_refuses_is_bad_input(cluster, local, tmp_path):
     store = without_a_column(local, tmp_path / "runs")
     driver = Driver(cluster, store, "--set", "slurm.partition=nosuch")
@@ -287,31 +255,6 @@ def test_a_controller_that_is_killed_and_comes_back_after_a_job_has_ended_costs_
     assert (code, len(report["done"]), report["failed"]) == (0, 4, [])
     assert tables(store) == tables(local)
     assert len(submitted(store)) == 2
-
-
-def test_jobs_that_slurm_has_forgotten_before_the_driver_looks_again_are_not_lost(narrow, local, tmp_path):
-    store = without_a_column(local, tmp_path / "runs")
-    driver, note = Driver(narrow, store), held(store)
-    os.kill(driver.process.pid, signal.SIGSTOP)
-    try:
-        os.kill(note.pid, signal.SIGCONT)
-        until("Slurm has forgotten both jobs", lambda: not narrow.command("squeue", "-h", "-t", "all").split())
-    finally:
-        os.kill(driver.process.pid, signal.SIGCONT)
-    code, report = driver.end()
-    assert (code, len(report["done"]), report["failed"]) == (0, 4, [])
-    assert tables(store) == tables(local)
-    assert len(submitted(store)) == 2
-
-
-def test_arrays_are_split_where_the_site_lets_them_have_four_jobs(narrow, local, tmp_path):
-    store = tmp_path / "runs"
-    shutil.copytree(local, store)
-    seeds = ("--only-target", "news_emotion", "--set", "baseline_seeds=[1, 2, 3, 4, 5, 6]")
-    code, report = Driver(narrow, store, *seeds).end()
-    assert (code, len(report["done"]), report["failed"]) == (0, 5, [])
-    arrays = Counter(job.partition("_")[0] for job in submitted(store))
-    assert sorted(arrays.values()) == [1, 4]
 
 
 def test_cancelling_one_job_of_an_array_fails_that_pack_and_no_other(cluster, local, tmp_path):

@@ -125,19 +125,9 @@ def test_a_job_that_somebody_cancels_stays_cancelled(slurm, launch, steps):
     assert sum(pack.target == "one" and len(pack.cells) == 1 for pack in slurm.packs.values()) == 1
 
 
-def test_a_second_driver_waits_for_the_jobs_of_the_first(slurm, launch, steps):
-    slurm.is_stopped = True
-    first = slurm_engine._Watch(Slurm(), launch, list(steps))
-    first._submit()
-    assert len(slurm.packs) == 6
-    slurm.is_stopped = False
-    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
-    assert set(outcomes.values()) == {(None, True)}
-    assert len(slurm.packs) == 6
-
-
-def test_a_second_driver_waits_for_the_jobs_of_another_person_too(slurm, launch, steps):
-    slurm.is_stopped, slurm.user = True, 1
+@pytest.mark.parametrize("user", [os.getuid(), 1], ids=["its own", "another person's"])
+def test_a_second_driver_waits_for_the_jobs_of_the_first(slurm, launch, steps, user):
+    slurm.is_stopped, slurm.user = True, user
     slurm_engine._Watch(Slurm(), launch, list(steps))._submit()
     slurm.is_stopped, slurm.user = False, os.getuid()
     outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
@@ -284,15 +274,6 @@ def test_a_queue_that_forgets_jobs_as_soon_as_they_are_over_changes_nothing(slur
     slurm.fate["one"] = ["NODE_FAIL"]
     outcomes = told(list(SlurmEngine(Slurm(tries=2)).run(launch, steps)))
     assert set(outcomes.values()) == {(None, True)}
-
-
-def test_of_an_array_only_the_element_that_is_cancelled_fails_and_what_stands_on_it_is_not_run(slurm, launch, steps):
-    slurm.fate["two"] = ["CANCELLED"]
-    outcomes = told(list(SlurmEngine(Slurm(tries=2)).run(launch, steps)))
-    failed = {label for label, (error, was_run) in outcomes.items() if error and was_run}
-    assert failed == {"two (baseline)"}
-    assert {label for label, (_, was_run) in outcomes.items() if not was_run} == {"two -> one", "two -> three"}
-    assert slurm.arrays[0] == 3
 
 
 @pytest.mark.parametrize(

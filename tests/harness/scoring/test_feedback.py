@@ -98,10 +98,3 @@ def test_feedback_leaves_the_terminal_by_no_option(done, command, tmp_path, opti
     code, _, err = command("feedback", tmp_path / "texts.txt", "--study", "tiny", "--store", done.store.root, *option)
     assert code == 2
     assert f"{option[0]}: feedback is shown on the terminal only; leave it out" in err
-
-
-def test_a_file_without_texts_is_named(done, command, tmp_path):
-    (tmp_path / "texts.txt").write_text("")
-    code, _, err = command("feedback", tmp_path / "texts.txt", "--study", "tiny", "--store", done.store.root)
-    assert code == 2
-    assert "texts.txt: has no text" in err

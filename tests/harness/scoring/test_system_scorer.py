@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -14,8 +13,7 @@ from harness.scoring.answers import COLUMNS, RATIONALE
 from harness.scoring.scoring_tasks import NothingTrained
 from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
-from harness.study.systems import Predicted, Span, add_files, kind_of
-from tasks.errors import BadInput
+from harness.study.systems import Predicted, Span, add_files
 from tests.harness.systems.test_own_systems import FILES
 from tests.support.studies.small_study import small_study
 
@@ -169,12 +167,3 @@ def test_a_package_that_is_missing_is_named_before_anything_is_read(done, comman
     assert (code, len(err.splitlines())) == (2, 1)
     assert "system 'counts' needs an optional package; install it with: pip install" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.txt"]
-
-
-def test_another_backbone_is_refused(done, monkeypatch):
-    own = done.plan.backbone
-    other = dataclasses.replace(own, weights_sha256="0" * 64)
-    monkeypatch.setattr("harness.scoring.system_scorer.resolve", lambda name: other)
-    with pytest.raises(BadInput, match="a bi-encoder of another backbone"):
-        SystemScorer(done.store, done.manifest(), "bi-encoder").score(["so hard"])
-    assert kind_of("bi-encoder").reads.weights
