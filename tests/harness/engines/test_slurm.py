@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -271,33 +270,3 @@ def test_cancelling_one_job_of_an_array_fails_that_pack_and_no_other(cluster, lo
     assert len(report["done"]) == 6
     code, report = Driver(cluster, store).end()
     assert (code, sorted(report["done"])) == (0, sorted((*failed, *not_run)))
-
-
-@pytest.mark.parametrize("name", ["render", "empathy-tiny"])
-@pytest.mark.parametrize("is_old", [False, True], ids=["a note", "an old note"])
-def test_a_foreign_job_with_the_number_of_a_stale_note_is_neither_waited_for_nor_cancelled(
-    cluster, local, tmp_path, name, is_old
-):
-    """It is this user's own, on this cluster, and by its name it may even be one of another store."""
-    job = cluster.command("sbatch", "--parsable", "-J", name, "-H", "-o", "/dev/null", "--wrap", "sleep 1").strip()
-    store = without(
-        local, tmp_path / "runs", lambda cell: (cell["target"], cell["role"]) == ("news_emotion", "baseline")
-    )
-    then = time.time() - 30 * 86400
-    whose = {} if is_old else {"job_name": "empathy-tiny", "user": 0, "cluster": "test", "submitted": then}
-    keys = keys_of(store, "news_emotion")
-    stale = notes.Progress("running", "tiny", keys, "x", "slurm", written=then, host="oldnode", job=job, **whose)
-    notes.write(Store(store), "stale", stale)
-    command = [sys.executable, "-m", "harness.cli.main"]
-    where = {"env": cluster.env, "text": True, "capture_output": True}
-    said = subprocess.run([*command, "status", "tiny", "--store", str(store)], check=True, **where).stdout
-    assert f"job {job} is over; its number is now that of another job, {name} of root" in said
-    driver = Driver(cluster, store)
-    code, report = driver.end()
-    assert (code, len(report["done"])) == (0, 1)
-    shutil.rmtree(store / "objects" / keys[0])
-    notes.write(Store(store), "stale", stale)
-    subprocess.run([*command, "cancel", "tiny", "--store", str(store)], check=True, **where)
-    assert cluster.show(job, "JobState") == "PENDING"
-    assert not notes.progress(Store(store))
-    cluster.command("scancel", job)

@@ -218,11 +218,6 @@ def test_an_array_holds_as_many_jobs_as_max_array_size_says(tmp_path, no_slurm, 
     assert slurm_queue.site() == Site("there", most)
 
 
-def test_where_there_is_no_slurm_the_site_is_unknown_without_a_warning(no_slurm, caplog):
-    assert slurm_queue.site() == Site("", 1000)
-    assert not caplog.text
-
-
 @dataclass
 class PlayedPack:
     """A pack that does what a test says where it would train."""

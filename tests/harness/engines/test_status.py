@@ -87,13 +87,6 @@ def squeue(tmp_path, monkeypatch):
     return squeue
 
 
-def test_a_study_that_nobody_runs_waits(store):
-    put(store, "one")
-    now = look(store)
-    assert now.counts == {"done": 1, "waiting": 3}
-    assert not now.is_under_way
-
-
 def test_every_cell_is_in_one_state_and_what_stands_on_a_failed_one_is_not_run(store):
     put(store, "one")
     fail(store, "two")
@@ -197,11 +190,6 @@ def test_a_queued_job_outlives_the_process_that_submitted_it_only_in_slurm(store
     for engine, expected in (("slurm", "queued"), ("ray", "stalled")):
         note(store, ("one", None), engine=engine, job="7", state="queued", pid=ended)
         assert [found for found, _ in packs(store)] == [expected]
-
-
-def test_a_status_prints_as_one_line(store):
-    put(store, "one")
-    assert str(status.status_of(store, "toy", MANIFEST)) == "toy: 4 cells, 1 done, 3 waiting"
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from adapters_store.record import LEAKING
 from analysis.results import leaderboard as leaderboards
 from analysis.results.leaderboard import leaderboard
-from benchmarks.studies.micromodels_reduction import fewer
 from harness.preflight.smoke import smoke_of
 from harness.scoring.system_scorer import SystemScorer
 from harness.study.backbones.backbone import BadBackbone, resolve
@@ -384,13 +383,6 @@ def test_new_texts_are_scored_by_micromodels_and_refused_to_what_leaks(done):
 
 
 # Fewer seeds.
-
-
-def test_seeds_that_fire_least_are_dropped_and_what_they_fired_goes_to_others():
-    cosines = np.array([[0.9, 0.8, 0.1], [0.7, 0.9, 0.2], [0.9, 0.75, 0.3], [0.1, 0.8, 0.6], [0.2, 0.8, 0.3]])
-    kept = [numbers.tolist() for numbers in fewer(cosines, 0.7, (1, 2, 9))]
-    assert kept == [[0, 1, 2], [0, 1], [1]]  # seed 1 fires three times of five, seed 0 twice
-    assert [numbers.tolist() for numbers in fewer(cosines, 0.95, (1,))] == [[0, 1, 2], [0]]  # none fires; the nearest
 
 
 @needs_library

@@ -116,15 +116,6 @@ def test_braces_of_a_text_are_no_place_for_another():
     assert "Question: Is {text} {0} no?" in text_of(row_of([], "{text} {0}", []), frame_of(ASKS))
 
 
-def test_what_is_read_is_what_the_text_says(words):
-    row = row_of(["calm", "warm"], "cold", ["grey"])
-    fitted = trained(weights=words)
-    (prompt,) = fitted.read([row])
-    whole = load_tokenizer(resolve_weights(words)).ids([text_of(row, frame_of(ASKS))])[0]
-    assert list(prompt.ids) == [*whole, 1]
-    assert not prompt.is_cut
-
-
 def test_an_instruction_that_leaves_no_room_is_refused_with_the_tokens_that_it_needs():
     with pytest.raises(BadInput, match=r"reads tokens = 64, of which the instruction takes (\d+); set tokens to"):
         trained(tokens=64)

@@ -151,12 +151,6 @@ def test_a_window_that_is_no_pair_of_whole_numbers_is_refused_in_one_line(own, c
     assert f"window {value} is no pair of whole numbers from 0, of earlier and of later turns, as in [3, 3]" in err
 
 
-@pytest.mark.parametrize("value", [3, ["a", "b"], [1.5, 2], [True, 1], "3, 3"])
-def test_a_window_of_another_kind_is_refused_by_name(own, value):
-    with pytest.raises(BadStudy, match=r"own.toml: window .* is not of the kind of its default"):
-        kind_of(ASKS).configured({"window": value}, "own.toml")
-
-
 def test_a_field_called_window_that_is_something_else_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(systems, "_own", {})
     (tmp_path / "odd.py").write_text(FILE.read_text().replace(WINDOW_LINE, "    window: int = 3\n"))

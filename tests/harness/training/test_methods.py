@@ -204,11 +204,12 @@ def test_two_shapes_in_one_stack_are_trained_through_the_library(study, tiny, to
         ("references=['frozen']", "reference 'frozen' is not one of finetuned"),
         ("transfers=1", "transfers 1 is not true or false"),
         ("finetune_learning_rate=0", "learning_rate 0 is out of range"),
+        ("controls=['self']\ntransfers=false", "controls stand beside transfers"),
     ],
 )
 def test_a_study_that_cannot_be_trained_is_refused_in_one_line(change, message):
     with pytest.raises(BadStudy, match=message) as problem:
-        load_study("tiny", [change])
+        load_study("tiny", change.splitlines())
     assert "\n" not in str(problem.value)
 
 
@@ -236,11 +237,6 @@ def test_methods_without_a_stack_are_allowed_for_baselines_and_for_going_on(meth
         assert load_study("tiny", [f"adapter.method={method}", change]).adapter.method == method
 
 
-def test_controls_without_transfers_are_refused():
-    with pytest.raises(BadStudy, match="controls stand beside transfers"):
-        load_study("tiny", ["transfers=false", "controls=['self']"])
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
@@ -251,12 +247,6 @@ def data(tmp_path_factory):
 def planned(data, *changes):
     study = load_study("tiny", ["tasks=['epitome_er', 'news_empathy']", "data=files", *changes])
     return make_plan(study, Registry.load(), data)
-
-
-def test_a_study_may_ask_for_baselines_alone(data):
-    plan = planned(data, "transfers=false", "adapter.method=lora", "seeds=[1, 2]")
-    assert [(cell.role, cell.intermediate) for cell in plan.cells] == [("baseline", None)] * 4
-    assert plan.transfers == ()
 
 
 def test_references_are_one_further_cell_for_each_target_setting_and_baseline_seed(data):

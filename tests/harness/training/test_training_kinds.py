@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
@@ -16,7 +15,7 @@ from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.training.inputs import Encoded
 from harness.training.library import alone
-from harness.training.objective import Objective, balanced_weights, weighted_loss
+from harness.training.objective import Objective
 from harness.training.trained import Part
 from tasks import metrics
 from tasks.splits.loading import Splits
@@ -141,26 +140,6 @@ def test_an_epoch_sees_one_window_of_every_row_and_in_time_all_of_them():
     assert all([one.ids[0] for one in epoch] == [0, 1, 2] for epoch in drawn)
     assert {epoch[2].ids[1] for epoch in drawn} == {0, 1, 2, 3, 4}
     assert part.draw_windows(7) == part.draw_windows(7)
-
-
-def test_balanced_weights_give_every_class_the_same_say():
-    labels = np.array([0, 0, 0, 1])
-    weights = balanced_weights(labels)
-    np.testing.assert_allclose(weights, [4 / 6, 2.0])
-    assert float(weights[labels].sum()) == pytest.approx(4)
-    logits = torch.zeros(4, 2)
-    logits[:, 0] = 2.0
-    each = torch.nn.functional.cross_entropy(logits, torch.tensor(labels), reduction="none")
-    expected = (each[:3].mean() + each[3]) / 2
-    assert float(weighted_loss(logits, torch.tensor(labels), weights)) == pytest.approx(float(expected))
-
-
-def test_balanced_weights_of_several_labels_balance_each_of_them():
-    labels = np.array([[1, 0], [0, 0], [0, 1], [0, 1]])
-    weights = balanced_weights(labels)
-    np.testing.assert_allclose(weights, [[4 / 6, 1.0], [2.0, 1.0]])
-    plain = weighted_loss(torch.zeros(4, 2), torch.tensor(labels).float(), torch.ones(2, 2))
-    assert float(plain) == pytest.approx(np.log(2))
 
 
 def test_class_weights_change_what_is_learned(study, tiny, store):

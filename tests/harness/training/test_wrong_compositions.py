@@ -68,12 +68,3 @@ def test_training_before_activating_keeps_the_intermediate_in_the_forward_pass_a
     trained = {name for name, parameter in made.named_parameters() if parameter.requires_grad and ".adapters." in name}
     assert trained
     assert all(".adapters.b." in name for name in trained)
-
-
-def test_activating_a_stack_chooses_its_last_head_and_training_chooses_none():
-    made = network()
-    made.active_head = "d"
-    made.train_adapter("b")
-    assert made.active_head == "d"
-    made.set_active_adapters(Stack("a", "b"))
-    assert made.active_head == "b"

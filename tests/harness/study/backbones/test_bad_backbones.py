@@ -8,8 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models
 
@@ -325,33 +323,6 @@ def test_any_json_in_a_file_of_the_folder_is_one_line(text, name, tmp_path):
         assert "\n" not in str(problem)
         return
     assert name == "tokenizer_config.json"
-
-
-@pytest.fixture(scope="module")
-def any_folder(tmp_path_factory):
-    """A backbone's folder, and a copy of it to write into."""
-    root = tmp_path_factory.mktemp("any")
-    return tiny_backbone(root / "whole", "bert"), root / "copy"
-
-
-@given(
-    name=st.sampled_from(["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]),
-    start=st.integers(0, 3000),
-    middle=st.binary(max_size=20),
-    skipped=st.sampled_from([0, 9, None]),
-)
-@settings(max_examples=60)
-def test_any_bytes_in_any_file_of_the_folder_are_taken_or_refused_in_one_line(any_folder, name, start, middle, skipped):
-    whole, folder = any_folder
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(whole, folder)
-    content = (whole / name).read_bytes()
-    end = b"" if skipped is None else content[start + skipped :]
-    (folder / name).write_bytes(content[:start] + middle + end)
-    try:
-        resolve(str(folder))
-    except BadBackbone as problem:
-        assert "\n" not in str(problem)
 
 
 def test_texts_are_never_read_longer_than_the_backbone_has_positions_for(tmp_path):

@@ -1,4 +1,4 @@
-"""A user's intents in a study: what reaches CLSN, and the controls that tell what joint training pays."""
+"""A user's intents in a study: what reaches CLSN, and the controls beside joint training."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from tasks.synthetic import write
 from tests.support.systems.intents import (
     EMPATHY,
     INTENTS,
-    PROTOCOL,
     ROWS,
     write_entry,
     write_intents,
-    write_planted,
 )
 
 JOINT = ('siblings=["iempathize_intent"]',)
@@ -33,7 +31,7 @@ def study_of(folder, data, *settings, systems=SYSTEMS, seeds=(1,), rows=9999):
         'tasks=["iempathize", "iempathize_intent"]',
         f'registry=["{data}"]',
         'data="files"',
-        f"protocol.shares={PROTOCOL['shares']}",
+        "protocol.shares=[0.25, 0.1, 0.65]",
         f"systems={list(systems)}".replace("'", '"'),
         f"seeds={list(seeds)}",
         *(f"{part}={rows}" for part in ("max_train", "max_val", "max_test")),
@@ -82,26 +80,3 @@ def test_intents_of_some_rows_alone_are_no_sibling(data, tmp_path):
     with pytest.raises(BadStudy, match=re.escape(said)):
         study_of(tmp_path, other, "epochs=1").plan  # noqa: B018 - planning refuses
     assert Registry.load([other]).task("iempathize_intent").label.classes == INTENTS
-
-
-SETTINGS = {
-    "plain": ('network="plain"', "epochs=12", "batch_size=16", "learning_rate=3e-3"),
-    "clsn": ("gamma=2.0", "epochs=10", "batch_size=8", "learning_rate=2e-3"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_joint_training_pays_where_intents_tell_more_than_few_labels_and_shuffled_ones_pay_nothing(settings, tmp_path):
-    """The settings were chosen on rows of another seed."""
-    data = tmp_path / "data"
-    data.mkdir()
-    write_planted(data, random.Random(7), 660)
-    study = study_of(tmp_path, data, *settings, seeds=range(1, 6))
-    assert study.run().is_complete
-    pairs = leaderboard(study.store, study.store.manifest("tiny")).pairs.set_index(["a", "b"])
-    joint, shuffled = pairs.loc[("single", "joint")], pairs.loc[("single", "shuffled")]
-    assert joint.points < -5  # single - joint
-    assert joint.significant
-    assert not (shuffled.significant and shuffled.points < 0)
-    assert pairs.loc[("joint", "shuffled")].points > 5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import socket
 import tarfile
 
@@ -80,17 +79,6 @@ def test_a_record_says_who_answered_when_and_at_what_price(server, tmp_path):
     frame = pd.read_parquet(study.store.open(cell_of(study).key, "test.parquet"))
     logits = frame[[f"logit_{place}" for place in range(3)]].to_numpy()
     np.testing.assert_allclose(np.exp(logits).sum(axis=1), 1, rtol=1e-6)
-
-
-def test_the_same_cells_ask_nothing_on_a_second_run(server, tmp_path):
-    study = prompted(server, tmp_path / "runs")
-    assert study.run().is_complete
-    first, asked = record_of(study).results, len(server.prompts)
-    shutil.rmtree(tmp_path / "runs")
-    again = prompted(server, tmp_path / "runs")
-    assert again.run().is_complete
-    assert len(server.prompts) == asked
-    assert record_of(again).results == first
 
 
 def test_what_cannot_be_parsed_counts_as_wrong_and_is_listed_by_id(server, tmp_path):

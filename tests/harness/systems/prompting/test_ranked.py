@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import socket
 
 import numpy as np
 import pytest
@@ -199,28 +198,6 @@ def fit_of(folder, weights, **changes):
     return Fit(*rows, label, METRICS["multiclass"], 7, config, folder, instruction=ASKS)
 
 
-def test_the_template_that_does_best_on_validation_rows_is_taken_and_kept(tmp_path):
-    llama = str(tiny_decoder(tmp_path / "words", SPOKEN, spread=1.0))
-    templates = [f"{{text}} {word} Value:" for word in SPOKEN[-12:]]
-    asks = dataclasses.replace(ASKS, options=("no", "much", "weak"))
-    fit = dataclasses.replace(fit_of(tmp_path, llama, shots=1, templates=templates), instruction=asks)
-    fitted = KIND.fit(fit)
-    labels = [row.label for row in fit.validation]
-    correct = {}
-    for template in templates:
-        logits = expected_of(fitted.model, fit.validation, template, fitted.shots)
-        correct[template] = np.mean([f1(labels, logits.argmax(axis=1), place) for place in range(3)])
-    assert fitted.template == max(correct, key=lambda name: correct[name])
-    assert len(set(correct.values())) > 1
-    number = templates.index(fitted.template) + 1
-    assert fitted.predict(fit.validation).notes == {"template": f"own, number {number}", "weights": "words"}
-
-
-def f1(labels, decided, place):
-    both = sum(label == given == place for label, given in zip(labels, decided, strict=True))
-    return 2 * both / max(1, sum(label == place for label in labels) + sum(given == place for given in decided))
-
-
 def test_stored_settings_are_read_again_with_their_own_weights_alone(tmp_path):
     folder = tiny_decoder(tmp_path / "llama", SPOKEN)
     fitted, rows = KIND.fit(fit_of(tmp_path, str(folder))), rows_of("multiclass", 9, 3)
@@ -240,21 +217,6 @@ def studied(root, *changes):
 def cell_of(study):
     (cell,) = [cell for cell in study.plan.cells if cell.system]
     return cell
-
-
-def test_a_study_runs_them_without_a_server_a_price_or_a_connection(tmp_path, monkeypatch, llama):
-    def connect(*words):
-        raise AssertionError("a connection")
-
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, connect)
-    study = studied(tmp_path / "runs", 'system.prompted.weights="random-tiny"', "system.prompted.shots=1")
-    assert study.run().is_complete
-    results = study.store.get(cell_of(study).key).results
-    assert results["answers"]["weights"] == "random-tiny"
-    assert results["answers"]["template"] in TEMPLATES
-    assert results["cost"] == {}
-    assert not (tmp_path / "runs-answers").exists()
 
 
 def test_weights_enter_keys_by_their_content_and_keys_of_a_server_stay(tmp_path):

@@ -14,7 +14,7 @@ from adapters import BertAdapterModel, RobertaAdapterModel
 from benchmarks.steps.columns import columns
 from benchmarks.steps.shapes import Shape, rows
 from harness.study.config import Loss
-from harness.training.batches import BUCKETS, MAX_WASTE, TRAINED, Cut, collate, shaped, training_batches
+from harness.training.batches import BUCKETS, TRAINED, Cut, collate, shaped, training_batches
 from harness.training.inputs import Encoded
 from harness.training.lanes import graphs
 from harness.training.lanes.fit import LaneTrainer
@@ -98,16 +98,6 @@ def test_a_row_longer_than_all_shapes_is_a_cut_by_itself_and_no_cut_is_longer_th
     assert shaped([0, 1, 2], lengths, "cuda", 1026, is_bf16=False)[0] == Cut([0], 1, 600)
     assert all(cut.tokens <= 40 for cut in shaped([0, 1], [38, 20], "cuda", 38, is_bf16=False))
     assert shaped([0], [38], "cuda", 38, is_bf16=False)[0].tokens == 38
-
-
-def test_without_buckets_cuts_are_a_processor_s():
-    lengths = [30, 5, 17, 40, 8, 29, 31, 2]
-    cuts = shaped(range(8), lengths, "cpu", 64, is_bf16=False)
-    assert all(len(cut.numbers) == cut.rows and cut.tokens % 8 == 0 for cut in cuts)
-    assert all(
-        sum(lengths[row] for row in cut.numbers) >= (1 - MAX_WASTE) * len(cut.numbers) * lengths[cut.numbers[0]]
-        for cut in cuts
-    )
 
 
 # Rows on the device.
