@@ -122,14 +122,6 @@ def test_other_weights_trained_cells_and_no_store_are_refused(plan_of, shelf, tm
             make_plan(dataclasses.replace(study, imported={"theirs": key}), Registry.load(), data, store=other)
 
 
-@pytest.mark.parametrize(
-    "text", ['imported.theirs="no"', "imported.theirs=123456", 'imported.Theirs="abcdef"', "imported=3"]
-)
-def test_a_table_of_imports_that_is_none_is_refused(text):
-    with pytest.raises(BadStudy, match="imported"):
-        load_study("tiny", [text])
-
-
 def test_the_commands_plan_and_show_a_study_with_imports(shelf, tmp_path, command):
     store, keys, _ = shelf
     listed = f'theirs = "{keys["theirs"][:8]}"'

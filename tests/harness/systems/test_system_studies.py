@@ -9,9 +9,7 @@ import pytest
 from analysis.gains.cells import planned_cells
 from analysis.gains.columns import Lane, columns
 from harness.run.grid import GridReport, steps_of
-from harness.study.file import load_study
 from harness.systems.fitted import OF_SYSTEM
-from tasks.errors import BadStudy
 from tests.support.studies.small_study import ONE, OVERRIDES, TWO, small_study
 
 SYSTEMS = (
@@ -44,25 +42,6 @@ def test_a_plan_ends_with_the_cells_of_systems_and_leaves_those_of_adapters_as_t
     assert plan.cells[-len(systems) :] == systems
     only = system_study(store.root, f'system.tfidf.tasks=["{TWO}"]').plan
     assert [cell.target for cell in only.cells if cell.system == "tfidf"] == [TWO]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "refusal"),
-    [
-        (['systems=["majorty"]'], "no system 'majorty' is known here; did you mean 'majority'"),
-        (['system.tfdif.reads="both"'], r"\[system.tfdif\] is not among the study's systems; did you mean 'tfidf'"),
-        (["system.tfidf.rate=1"], "system.tfidf: system 'tfidf' has no setting 'rate'"),
-        (['system.tfidf.reads="all"'], "system.tfidf: reads 'all' is not one of both, response, context"),
-        (['system.tfidf.tasks=["moods"]'], r"system.tfidf.tasks \['moods'\] is not a list of the study's own tasks"),
-        (['systems=["Words"]'], "system 'Words': a name may hold only small letters"),
-        (["system=3"], "system is a table of tables"),
-        (["system.tfidf=3"], "system.tfidf is a table of fields"),
-    ],
-)
-def test_what_a_study_says_wrongly_of_its_systems_is_refused_in_one_line(overrides, refusal):
-    with pytest.raises(BadStudy, match=refusal) as problem:
-        load_study("tiny", ['systems=["tfidf"]', *overrides])
-    assert "\n" not in str(problem.value)
 
 
 def test_two_systems_of_one_seed_are_two_rows_and_two_lanes(done):

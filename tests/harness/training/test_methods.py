@@ -193,37 +193,6 @@ def test_two_shapes_in_one_stack_are_trained_through_the_library(study, tiny, to
     assert cell.spec["adapter"] == below.spec["adapter"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("adapter.method=par_bn", "'par_bn' makes no stack .*first is ignored.* transfers = false"),
-        ("adapter.method=prompt_tuning", "'prompt_tuning' makes no stack .*second is ignored"),
-        ("adapter.method=lora", "'lora' makes no stack .*switches the intermediate off"),
-        ("adapter={method = 'lora', reduction_factor = 8}", "method 'lora' has no such setting"),
-        ("composition=parallel", "composition 'parallel' is not one of stack, stack-trainable, sequential"),
-        ("references=['frozen']", "reference 'frozen' is not one of finetuned"),
-        ("transfers=1", "transfers 1 is not true or false"),
-        ("finetune_learning_rate=0", "learning_rate 0 is out of range"),
-        ("controls=['self']\ntransfers=false", "controls stand beside transfers"),
-    ],
-)
-def test_a_study_that_cannot_be_trained_is_refused_in_one_line(change, message):
-    with pytest.raises(BadStudy, match=message) as problem:
-        load_study("tiny", change.splitlines())
-    assert "\n" not in str(problem.value)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [["adapter.method=compacter"], ["trainer=library"], ["references=['finetuned']"], ["adapter.non_linearity=gelu"]],
-)
-def test_bf16_is_refused_for_what_trains_through_the_library(changes):
-    load_study("demo", ["precision=bf16"])
-    with pytest.raises(BadStudy, match="precision 'bf16' is for lanes") as problem:
-        load_study("demo", ["precision=bf16", *changes])
-    assert "\n" not in str(problem.value)
-
-
 def test_a_pair_of_methods_that_makes_no_stack_is_refused(study, tiny, toy_splits):
     other = dataclasses.replace(study, adapter=Adapter("lora"))
     below = make_cell(other, tiny, toy_splits("two"), seed=1, setting="full")

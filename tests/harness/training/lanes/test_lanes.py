@@ -12,14 +12,21 @@ from adapters import BertAdapterModel, XLMRobertaAdapterModel
 
 from adapters_store import Store
 from harness.run.pack import run_cells
+from harness.scoring.scorer import state_of
+from harness.scoring.scoring_tasks import ScoringTask
 from harness.study.cell import make_cell
+from harness.study.config import Adapter
+from harness.study.file import load_study
+from harness.study.methods import library_config, settings_of
 from harness.training.batches import TRAINED, Cutting, cuts, trained_cutting
 from harness.training.lanes import fit, products
+from harness.training.lanes import forward as passes
 from harness.training.lanes.forward import forward
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.masks import draw
 from harness.training.lanes.state import put_back, stacked
 from harness.training.trained import Part
+from tasks.errors import BadStudy
 from tests.support.studies.toy_lanes import alone, fitted, intermediates, loaded, network, part, trainer
 
 CASES = [
@@ -162,3 +169,61 @@ def test_liveness_is_the_largest_change_and_holds_no_more_tokens_at_once_than_an
     assert one.liveness(rows) == pytest.approx(expected, abs=1e-6)
     assert max(sizes) <= 64 < sum(sizes)
     assert expected[0] == 0 < min(expected[1:])
+
+
+# Layers without adapters, computed once for all lanes below the first adapter.
+
+
+@pytest.mark.parametrize(
+    ("left_out", "widths"), [((), [1, 4, 4]), ((0,), [1, 1, 4]), ((0, 1), [1, 1, 1]), ((1,), [1, 4, 4])]
+)
+def test_below_the_first_adapter_all_lanes_are_computed_once(monkeypatch, left_out, widths):
+    seen = []
+    block = passes._block
+
+    def noted(frozen, layer, lanes, depth, hidden, *rest):
+        seen.append(len(hidden))
+        return block(frozen, layer, lanes, depth, hidden, *rest)
+
+    monkeypatch.setattr(passes, "_block", noted)
+    made = network(leave_out=left_out)
+    trainer(made, intermediates(made, 4)).predict(part(4))
+    assert seen[:3] == widths
+
+
+def test_a_transfer_stands_on_a_stored_adapter_of_fewer_layers_and_is_scored_with_it(study, tiny, toy_splits, tmp_path):
+    store = Store(tmp_path)
+    few = dataclasses.replace(study, trainer="lanes", adapter=Adapter(leave_out=(0,)))
+    splits = {name: toy_splits(name, seed=seed) for seed, name in enumerate(("one", "two"))}
+    below = make_cell(few, tiny, splits["one"], seed=1, setting="full")
+    above = make_cell(few, tiny, splits["two"], seed=1, setting="full", intermediate=below)
+    for cell in (below, above):
+        run_cells([cell], tiny, splits[cell.target], store, lambda *_: None)
+    record = store.get(above.key)
+    assert record.spec["adapter"]["leave_out"] == [0]
+    assert record.results["liveness"] > 0, "the intermediate is alive"
+    lanes = state_of(store, [ScoringTask("two", "Two", record, ("no", "yes"), {})]).lanes()
+    assert set(lanes.targets) == set(lanes.intermediates) == {1}
+
+
+# What a study may say.
+
+
+def test_layers_are_in_keys_only_where_some_have_no_adapter(study, tiny, toy_splits):
+    def cell(adapter):
+        return make_cell(dataclasses.replace(study, adapter=adapter), tiny, toy_splits("one"), seed=1, setting="full")
+
+    assert "leave_out" not in cell(Adapter()).spec["adapter"]
+    assert cell(Adapter()).key == cell(Adapter(leave_out=())).key
+    assert cell(Adapter(leave_out=(0,))).key != cell(Adapter()).key
+    assert library_config(settings_of(Adapter(leave_out=(1, 0))))["leave_out"] == [0, 1]
+    with pytest.raises(BadStudy, match=r"leave_out names layer 2, and the backbone's 2 layers are 0 to 1; correct it"):
+        cell(Adapter(leave_out=(0, 2)))
+    with pytest.raises(BadStudy, match="names all 2 layers, and nothing would be trained"):
+        cell(Adapter(leave_out=(0, 1)))
+
+
+def test_a_method_that_is_in_no_layer_leaves_none_out():
+    with pytest.raises(BadStudy, match="method 'prompt_tuning' is in no layer; leave it out"):
+        settings_of(Adapter("prompt_tuning", leave_out=(0,)))
+    assert load_study("demo", ["adapter.leave_out=[0, 1]"]).adapter.leave_out == (0, 1)
