@@ -75,12 +75,6 @@ def test_rationales_are_the_spans_of_the_record_and_long_texts_are_named_cut(don
     assert cut == [False, True]
 
 
-def test_a_system_that_marks_nothing_has_no_column_of_rationales(done):
-    frame = done.score(["so hard"], by="counts")
-    assert list(frame) == list(COLUMNS)
-    assert frame["task"].tolist() == [ONE, TWO]
-
-
 def test_spans_stand_in_the_rows_of_their_texts(done, monkeypatch):
     scorer = SystemScorer(done.store, done.manifest(), "nearest-text")
     marks = [Span(1, 0, 2, 0.75), Span(1, 3, 7, 0.5)]
@@ -157,13 +151,3 @@ def test_a_system_that_was_not_trained_is_named_with_the_command(tmp_path, done)
     study.run(only_targets=[TWO])
     with pytest.raises(NothingTrained, match=f"has no trained cell of {ONE}; train it with: empathy-transfer run"):
         study.score(["so hard"], tasks=[ONE], by="tfidf")
-
-
-def test_a_package_that_is_missing_is_named_before_anything_is_read(done, command, tmp_path, monkeypatch):
-    (tmp_path / "texts.txt").write_text("so hard\n")
-    monkeypatch.setattr(systems.Kind, "is_installed", False)
-    where = ("--study", "tiny", "--store", done.store.root, "--out", tmp_path / "scores.csv", "--by", "counts")
-    code, _, err = command("score", tmp_path / "texts.txt", *where)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "system 'counts' needs an optional package; install it with: pip install" in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.txt"]

@@ -114,15 +114,6 @@ def test_the_host_waits_for_nothing_while_an_epoch_is_trained_and_once_for_predi
         assert gpu.waits == ["from the device"]
 
 
-def test_the_larger_cuts_of_a_gpu_give_the_same_weights(monkeypatch):
-    made, data = network(dropout=0.1), part(48)
-    with pretend_gpu(monkeypatch, cutting="cuda"):
-        here, there = both(made)
-        for one in (here, there):
-            one.fit(data, part(9, 1), lambda *_: None)
-        assert_same_weights(here, there, 1e-5)
-
-
 def test_lanes_that_leave_a_gpu_leave_the_others_as_they_were(monkeypatch):
     made, data = network(dropout=0.1), part(24)
     with pretend_gpu(monkeypatch):

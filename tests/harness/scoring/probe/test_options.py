@@ -30,7 +30,6 @@ SYSTEM = (
     f'system.prompted.model="{MODEL}"',
     'system.prompted.templates=["annotator"]',
 )
-ASKS = Instruction('Is "{text}" kind?', LEVELS)
 
 
 def listed(prompt):
@@ -144,15 +143,6 @@ def test_a_model_that_takes_the_first_option_is_told_by_its_preference(asked, se
     first = shares[shares.position == 1]
     assert first.share.eq(1).all()
     assert first.set_index("arrangement")["class"][REVERSED] == shares["class"][2]
-
-
-def test_a_model_that_likes_a_word_is_told_by_letters(asked, server, tmp_path):
-    server.rule = lambda prompt: "strong" if "strong" in listed(prompt) else by_content(prompt)
-    assert asked()[0] == 0
-    frame = pd.read_csv(tmp_path / "out" / "tables" / "options.csv").set_index("arrangement")
-    assert frame.changed[REVERSED] == frame.changed[LETTERS_REVERSED] == 0
-    assert frame.changed[LETTERS] > 0.3
-    assert frame.preference[REVERSED] == 0
 
 
 def test_what_names_no_option_counts_as_wrong_on_both_sides(asked, server, tmp_path):
