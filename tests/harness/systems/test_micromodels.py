@@ -114,13 +114,6 @@ def test_a_folder_that_does_something_else_is_refused_in_a_line(tmp_path, poolin
     assert "\n" not in str(problem.value)
 
 
-def test_a_folder_that_is_no_encoder_is_refused(tmp_path):
-    with pytest.raises(BadBackbone, match=r"config.json"):
-        encoder_of(str(tmp_path))
-    with pytest.raises(BadBackbone, match="no such folder"):
-        encoder_of(str(tmp_path / "nothing"))
-
-
 # Features by hand: three replies, of two sentences, of one, and of none.
 
 

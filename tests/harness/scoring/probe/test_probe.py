@@ -125,23 +125,6 @@ def test_unchanged_answers_are_those_of_the_record_and_a_change_is_counted_by_ha
     assert row[row.target == ER].changed.item() == pytest.approx(np.mean(differs))
 
 
-def test_an_answer_of_a_transfer_is_that_of_its_record(study, probed):
-    by_cell = {
-        measure.inputs["cell"]: measure.result
-        for measure in study.store.measures()
-        if measure.kind == PROBE and measure.inputs["operation"] == UNCHANGED
-    }
-    frame = study.cells()
-    picked = frame[frame.key.isin(by_cell) & (frame.role == "transfer")]
-    assert len(picked) == 2
-    for cell in picked.itertuples():
-        stored = pd.read_parquet(study.store.open(cell.key, "test.parquet"))
-        logits = stored[[name for name in stored if name.startswith("logit_")]].to_numpy(dtype=np.float64)
-        shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        places = by_cell[cell.key]["places"]
-        np.testing.assert_allclose(by_cell[cell.key]["probability"], shares.max(axis=1)[places], atol=1e-4)
-
-
 def test_sensitivity_is_the_drop_of_the_adapter_alone_when_contexts_are_swapped(study, probed):
     frame = probed.frame[(probed.frame.system == "adapter alone") & (probed.frame.operation == SWAPPED)]
     assert context_sensitivity(study.store, study.manifest()) == pytest.approx(
