@@ -29,7 +29,7 @@ from tasks.errors import BadInput
 from tasks.metrics.rationales import marked, token_f1
 from tasks.task import Example
 from tests.harness.systems.test_kinds import label_of, rows_of
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import run_systems, small_study
 
 KIND = kind_of("micromodels")
 MECHANISMS = ("epitome_er", "epitome_ip", "epitome_ex")
@@ -279,8 +279,7 @@ STUDY = (
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     study = small_study(tmp_path_factory.mktemp("micromodels") / "runs", *STUDY)
-    report = study.run(only_keys=[cell.key for cell in study.plan.cells if cell.system])
-    assert not report.failed, report.failed
+    run_systems(study)
     return study
 
 

@@ -18,7 +18,7 @@ from harness.scoring.probe.options import NAMES, arranged, drawn
 from tasks.errors import BadInput
 from tasks.task import Instruction
 from tests.harness.systems.prompting.test_prompted_studies import SECRET, diaries
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import run_systems, small_study
 from tests.support.systems.fake_server import MODEL, fake_server
 
 TASK = "epitome_er"
@@ -72,7 +72,7 @@ def asked(server, tmp_path, command, monkeypatch):
 
     def ask(*words, overrides=(), before=lambda: None):
         settings = (*SYSTEM, f'system.prompted.url="{server.url}"', *overrides)
-        assert small_study(tmp_path / "runs", *settings).run().is_complete
+        run_systems(small_study(tmp_path / "runs", *settings))
         before()
         monkeypatch.setenv("EMPATHY_SERVER", server.url)
         return command(
@@ -186,7 +186,7 @@ PRICED = ("system.prompted.price_in=0.5", "system.prompted.price_out=1.5")
 
 def test_the_cap_of_the_command_is_kept_and_what_was_answered_too(server, tmp_path, command, monkeypatch):
     monkeypatch.setenv("EMPATHY_SERVER", server.url)
-    assert small_study(tmp_path / "runs", *SYSTEM, *PRICED).run().is_complete
+    run_systems(small_study(tmp_path / "runs", *SYSTEM, *PRICED))
     cap, count = spent(tmp_path) + 1.5, len(server.answered)
     words = ("probe-options", "tiny", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")
     code, _, err = command(*words, "--most-cost", f"{cap}")
@@ -228,7 +228,7 @@ def test_texts_that_may_not_leave_are_sent_only_where_they_are_allowed_by_name(s
 
 def test_the_address_of_a_stored_study_is_never_used(asked, server, tmp_path, monkeypatch, command):
     settings = (*SYSTEM, f'system.prompted.url="{server.url}"')
-    assert small_study(tmp_path / "runs", *settings).run().is_complete
+    run_systems(small_study(tmp_path / "runs", *settings))
     count = len(server.prompts)
     code, _, err = command("probe-options", "tiny", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")
     assert code == 0
@@ -259,7 +259,7 @@ def test_a_t5_answers_as_its_record_does_and_its_options_are_turned(tmp_path, co
     study = small_study(
         tmp_path / "runs", f'tasks=["{TASK}"]', "transfers=false", "system.seq2seq.tokens=1024", *settings
     )
-    assert study.run(device="cpu").is_complete
+    run_systems(study, device="cpu")
     words = ("--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet", "--device", "cpu")
     code, _, err = command("probe-options", "tiny", *words)
     assert (code, err) == (0, "")
