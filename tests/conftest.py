@@ -54,7 +54,6 @@ LONGEST = (
     "analysis/manuscript/test_manuscript_paper.py",
     "harness/training/lanes/test_lanes.py",
     "project/drills/test_drills.py",
-    "harness/scoring/probe/test_needs_context.py",
     "analysis/gains/beside/test_merged_gains.py",
     "analysis/sections/test_report.py",
     "harness/training/lanes/test_lane_invariance.py",
@@ -175,9 +174,9 @@ def toy_splits() -> Callable[..., Splits]:
     return make_toy_splits
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def column(tiny, toy_splits, tmp_path_factory):
-    """Stored baselines of four toy tasks, and the transfers onto the first of them, trained once for each module."""
+    """Stored baselines of four toy tasks, and the transfers onto the first of them, trained once and only read."""
     from tests.support.studies.toy_column import Column  # which loads torch
 
     return Column(tiny, toy_splits, tmp_path_factory.mktemp("column"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from xml.etree import ElementTree
 
@@ -13,10 +12,8 @@ import pytest
 from analysis.figures.planned.uncertainty_map import write_maps
 from analysis.sections.reports.compare import COMPARED
 from harness.api import Study
-from harness.cli.main import main
 from harness.study.file import load_study, overrides_of
 from tasks.errors import BadInput, BadStudy
-from tests.support.studies.fake_study import without_pictures
 from tests.support.studies.small_study import ONE, OVERRIDES, TWO
 
 
@@ -73,31 +70,11 @@ def test_a_notebook_says_what_to_do_before_a_run(tmp_path):
     assert "start it with: empathy-transfer run tiny" in shown and "<i>" not in shown
 
 
-def test_frames_are_those_of_the_report(study, tmp_path):
-    with without_pictures():
-        study.report(tmp_path)
-    for name, frame in (("gains", study.gains()), ("baselines", study.baselines())):
-        written = pd.read_csv(tmp_path / "tables" / f"{name}.csv")
-        assert list(written.target) == list(frame.target)
-    visible = pd.read_csv(tmp_path / "tables" / "visible_gains.csv")
-    assert study.power().visible.to_numpy() == pytest.approx(visible.visible.to_numpy(), nan_ok=True)
-
-
 def test_a_study_compared_with_itself_differs_nowhere(study):
     by_name, by_study = study.compare("tiny"), study.compare(study)
     assert list(by_name) == list(COMPARED)
     pd.testing.assert_frame_equal(by_name, by_study)
     assert len(by_name) == 2 and (by_name.difference == 0).all()
-
-
-def test_suggestions_are_those_of_the_command(study, tmp_path, capsys):
-    advice = study.suggest(TWO)
-    place = ("--store", str(study.store.root), "--out", str(tmp_path), "--quiet")
-    changes = [word for change in OVERRIDES for word in ("--set", change)]
-    assert main(["study", "suggest", "tiny", TWO, "--json", *changes, *place]) == 0
-    rows = json.loads(capsys.readouterr().out)["intermediates"]
-    assert [row["intermediate"] for row in rows] == list(advice.intermediates.intermediate) == [ONE]
-    assert rows[0]["logme"] == pytest.approx(advice.intermediates.logme.iloc[0])
 
 
 def test_suggestions_for_another_task_leave_the_study_as_it_is(study):

@@ -19,7 +19,7 @@ from harness.run import notes
 from harness.run.grid import Step
 from harness.study.plan import Pack
 from harness.study.schedulers import Ray, Slurm, options_of
-from tasks.errors import BadInput, BadStudy
+from tasks.errors import BadInput
 from tests.support.studies.small_study import ONE, small_study, steps_of
 
 JOB = Job("", "slurm", "7_1", "/logs/7_1")
@@ -144,31 +144,6 @@ def test_what_became_of_a_job_is_read_from_the_store(study, packs):
     assert (told.cell, told.error, told.was_run) == (above, f"its intermediate {ONE} failed", False)
     put(store, two)
     assert [(o.cell, o.error, o.was_run) for o in launch.outcomes(packs[1], "lost")] == [(two, None, True)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        (Slurm, {"partition": "low\n#SBATCH --wrap=evil"}),
-        (Slurm, {"time": 0}),
-        (Slurm, {"time": True}),
-        (Slurm, {"time": 1.5}),
-        (Slurm, {"throttle": 0}),
-        (Slurm, {"extra": {"qos\n": "x"}}),
-        (Slurm, {"extra": {"qos": "x\ny"}}),
-        (Slurm, {"setup": ["one\ntwo"]}),
-        (Slurm, {"setup": "module load x"}),
-        (Ray, {"address": 6379}),
-        (Ray, {"gpus": -0.5}),
-        (Ray, {"gpus": float("inf")}),
-        (Ray, {"gpus": True}),
-        (Ray, {"tries": 0}),
-    ],
-)
-def test_an_option_that_cannot_be_is_refused_by_its_name(kind, values):
-    (name,) = values
-    with pytest.raises(BadStudy, match=rf"toy: {kind.__name__.lower()}\.{name} "):
-        options_of(kind, values, "toy")
 
 
 def test_options_take_what_a_site_needs():

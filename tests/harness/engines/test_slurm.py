@@ -8,19 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from adapters_store import Store
 from harness.api import Study
-from harness.engines import slurm_engine
 from harness.run import notes
-from harness.run.grid import GridReport, steps_of
-from harness.study.schedulers import Slurm
 from tests.support.clusters.slurm_cluster import PATIENCE_SECONDS, Cluster, is_possible, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -238,33 +232,6 @@ def test_a_driver_that_is_killed_or_loses_its_terminal_leaves_its_jobs_to_the_ne
     assert tables(store) == tables(local)
 
 
-def test_a_job_that_is_cancelled_stays_so(cluster, local, tmp_path):
-    store = without_a_column(local, tmp_path / "runs")
-    driver, note = Driver(cluster, store), held(store)
-    cluster.command("scancel", note.job)
-    code, report = driver.end()
-    assert code == 1
-    assert {f"job {note.job} was cancelled; its log: {note.log}"} == {one["reason"] for one in report["failed"]}
-    assert cluster.show(note.job, "JobState") == "CANCELLED"
-    assert cluster.show(note.job, "Restarts") == "0"
-    assert len(submitted(store)) == 2
-
-
-def test_a_cell_that_fails_in_a_job_is_data(cluster, local, tmp_path, monkeypatch):
-    monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
-    monkeypatch.setattr(slurm_engine, "POLL_SECONDS", 0.5)
-    one = study(without_a_column(local, tmp_path / "runs"))
-    steps = steps_of(one.plan, one.store, GridReport())
-    elsewhere = replace(one.launch("cpu", 1), data=str(tmp_path))
-    outcomes = list(slurm_engine.SlurmEngine(Slurm()).run(elsewhere, steps))
-    assert len(outcomes) == 4
-    for outcome in outcomes:
-        assert outcome.was_run
-        assert "epitome" in outcome.error
-        assert notes.failure(one.store, outcome.cell.key).reason == outcome.error
-    assert {cluster.show(job, "JobState") for job in submitted(one.store.root)} == {"COMPLETED"}
-
-
 def test_what_slurm_refuses_is_bad_input(cluster, local, tmp_path):
     store = without_a_column(local, tmp_path / "runs")
     driver = Driver(cluster, store, "--set", "slurm.partition=nosuch")
@@ -289,31 +256,6 @@ def test_a_controller_that_is_killed_and_comes_back_after_a_job_has_ended_costs_
     assert len(submitted(store)) == 2
 
 
-def test_jobs_that_slurm_has_forgotten_before_the_driver_looks_again_are_not_lost(narrow, local, tmp_path):
-    store = without_a_column(local, tmp_path / "runs")
-    driver, note = Driver(narrow, store), held(store)
-    os.kill(driver.process.pid, signal.SIGSTOP)
-    try:
-        os.kill(note.pid, signal.SIGCONT)
-        until("Slurm has forgotten both jobs", lambda: not narrow.command("squeue", "-h", "-t", "all").split())
-    finally:
-        os.kill(driver.process.pid, signal.SIGCONT)
-    code, report = driver.end()
-    assert (code, len(report["done"]), report["failed"]) == (0, 4, [])
-    assert tables(store) == tables(local)
-    assert len(submitted(store)) == 2
-
-
-def test_arrays_are_split_where_the_site_lets_them_have_four_jobs(narrow, local, tmp_path):
-    store = tmp_path / "runs"
-    shutil.copytree(local, store)
-    seeds = ("--only-target", "news_emotion", "--set", "baseline_seeds=[1, 2, 3, 4, 5, 6]")
-    code, report = Driver(narrow, store, *seeds).end()
-    assert (code, len(report["done"]), report["failed"]) == (0, 5, [])
-    arrays = Counter(job.partition("_")[0] for job in submitted(store))
-    assert sorted(arrays.values()) == [1, 4]
-
-
 def test_cancelling_one_job_of_an_array_fails_that_pack_and_no_other(cluster, local, tmp_path):
     store = without(local, tmp_path / "runs", lambda cell: cell["target"] in ("epitome_er", "news_emotion"))
     driver, note = Driver(cluster, store), held(store)
@@ -328,33 +270,3 @@ def test_cancelling_one_job_of_an_array_fails_that_pack_and_no_other(cluster, lo
     assert len(report["done"]) == 6
     code, report = Driver(cluster, store).end()
     assert (code, sorted(report["done"])) == (0, sorted((*failed, *not_run)))
-
-
-@pytest.mark.parametrize("name", ["render", "empathy-tiny"])
-@pytest.mark.parametrize("is_old", [False, True], ids=["a note", "an old note"])
-def test_a_foreign_job_with_the_number_of_a_stale_note_is_neither_waited_for_nor_cancelled(
-    cluster, local, tmp_path, name, is_old
-):
-    """It is this user's own, on this cluster, and by its name it may even be one of another store."""
-    job = cluster.command("sbatch", "--parsable", "-J", name, "-H", "-o", "/dev/null", "--wrap", "sleep 1").strip()
-    store = without(
-        local, tmp_path / "runs", lambda cell: (cell["target"], cell["role"]) == ("news_emotion", "baseline")
-    )
-    then = time.time() - 30 * 86400
-    whose = {} if is_old else {"job_name": "empathy-tiny", "user": 0, "cluster": "test", "submitted": then}
-    keys = keys_of(store, "news_emotion")
-    stale = notes.Progress("running", "tiny", keys, "x", "slurm", written=then, host="oldnode", job=job, **whose)
-    notes.write(Store(store), "stale", stale)
-    command = [sys.executable, "-m", "harness.cli.main"]
-    where = {"env": cluster.env, "text": True, "capture_output": True}
-    said = subprocess.run([*command, "status", "tiny", "--store", str(store)], check=True, **where).stdout
-    assert f"job {job} is over; its number is now that of another job, {name} of root" in said
-    driver = Driver(cluster, store)
-    code, report = driver.end()
-    assert (code, len(report["done"])) == (0, 1)
-    shutil.rmtree(store / "objects" / keys[0])
-    notes.write(Store(store), "stale", stale)
-    subprocess.run([*command, "run", "tiny", "--cancel", "--store", str(store)], check=True, **where)
-    assert cluster.show(job, "JobState") == "PENDING"
-    assert not notes.progress(Store(store))
-    cluster.command("scancel", job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import stat
@@ -125,19 +126,9 @@ def test_a_job_that_somebody_cancels_stays_cancelled(slurm, launch, steps):
     assert sum(pack.target == "one" and len(pack.cells) == 1 for pack in slurm.packs.values()) == 1
 
 
-def test_a_second_driver_waits_for_the_jobs_of_the_first(slurm, launch, steps):
-    slurm.is_stopped = True
-    first = slurm_engine._Watch(Slurm(), launch, list(steps))
-    first._submit()
-    assert len(slurm.packs) == 6
-    slurm.is_stopped = False
-    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
-    assert set(outcomes.values()) == {(None, True)}
-    assert len(slurm.packs) == 6
-
-
-def test_a_second_driver_waits_for_the_jobs_of_another_person_too(slurm, launch, steps):
-    slurm.is_stopped, slurm.user = True, 1
+@pytest.mark.parametrize("user", [os.getuid(), 1], ids=["its own", "another person's"])
+def test_a_second_driver_waits_for_the_jobs_of_the_first(slurm, launch, steps, user):
+    slurm.is_stopped, slurm.user = True, user
     slurm_engine._Watch(Slurm(), launch, list(steps))._submit()
     slurm.is_stopped, slurm.user = False, os.getuid()
     outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
@@ -155,11 +146,29 @@ def test_jobs_that_have_left_the_queue_are_not_waited_for(slurm, launch, steps):
     assert len(slurm.packs) == 12
 
 
-def test_jobs_beyond_the_limit_of_the_site_wait_until_others_are_over(slurm, launch, steps, caplog):
-    slurm.most = 4
-    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+AWAY = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
+SITES = {  # what a site does, options of the study, jobs of the largest array, and how often what is said
+    "jobs beyond its limit wait until others are over": ({"most": 4}, {}, 3, "QOSMaxSubmitJobPerUserLimit", 1),
+    "an array larger than what a user may have in the queue is halved": ({"most": 2}, {}, 1, "QOSMaxSubmit", 2),
+    "arrays hold no more jobs than it lets them": ({"size": 2}, {"throttle": 1}, 2, "QOSMaxSubmit", 0),
+    "its queue forgets jobs that are over": (
+        {"forgets": True, "fate": {"one": ["NODE_FAIL"]}},
+        {"tries": 2},
+        3,
+        "QOS",
+        0,
+    ),
+    "its controller goes away before jobs are submitted": ({"refusals": [AWAY] * 3}, {}, 3, "does not reach Slurm", 3),
+}
+
+
+@pytest.mark.parametrize(("site", "options", "largest", "said", "times"), SITES.values(), ids=SITES)
+def test_every_pack_is_trained_where(slurm, launch, steps, caplog, site, options, largest, said, times):
+    for name, value in copy.deepcopy(site).items():
+        setattr(slurm, name, value)
+    outcomes = told(list(SlurmEngine(Slurm(**options)).run(launch, steps)))
     assert set(outcomes.values()) == {(None, True)}
-    assert "QOSMaxSubmitJobPerUserLimit" in caplog.text
+    assert (max(slurm.arrays), caplog.text.count(said)) == (largest, times)
 
 
 def test_jobs_of_which_slurm_takes_none_are_bad_input(slurm, launch, steps):
@@ -253,46 +262,6 @@ def test_a_job_that_was_requeued_is_still_the_noted_one_though_slurm_calls_it_su
     slurm.requeues.clear()  # nobody asks for it again: its new time is known
     assert not list(second._settle(second._look()))
     assert second.flights
-
-
-def test_arrays_hold_no_more_jobs_than_the_site_lets_them(slurm, launch, steps):
-    slurm.size = 2
-    outcomes = told(list(SlurmEngine(Slurm(throttle=1)).run(launch, steps)))
-    assert set(outcomes.values()) == {(None, True)}
-    assert slurm.arrays == [2, 1, 2, 1]
-
-
-def test_an_array_larger_than_what_a_user_may_have_in_the_queue_is_halved(slurm, launch, steps):
-    slurm.most = 2
-    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
-    assert set(outcomes.values()) == {(None, True)}
-    assert max(slurm.arrays) == 1
-
-
-@pytest.mark.parametrize("refusals", [1, 3])
-def test_a_controller_that_goes_away_right_before_jobs_are_submitted_is_waited_for(
-    slurm, launch, steps, refusals, caplog
-):
-    slurm.refusals = ["Batch job submission failed: Unable to contact slurm controller (connect failure)"] * refusals
-    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
-    assert set(outcomes.values()) == {(None, True)}
-    assert caplog.text.count("sbatch does not reach Slurm") == refusals
-
-
-def test_a_queue_that_forgets_jobs_as_soon_as_they_are_over_changes_nothing(slurm, launch, steps):
-    slurm.forgets = True
-    slurm.fate["one"] = ["NODE_FAIL"]
-    outcomes = told(list(SlurmEngine(Slurm(tries=2)).run(launch, steps)))
-    assert set(outcomes.values()) == {(None, True)}
-
-
-def test_of_an_array_only_the_element_that_is_cancelled_fails_and_what_stands_on_it_is_not_run(slurm, launch, steps):
-    slurm.fate["two"] = ["CANCELLED"]
-    outcomes = told(list(SlurmEngine(Slurm(tries=2)).run(launch, steps)))
-    failed = {label for label, (error, was_run) in outcomes.items() if error and was_run}
-    assert failed == {"two (baseline)"}
-    assert {label for label, (_, was_run) in outcomes.items() if not was_run} == {"two -> one", "two -> three"}
-    assert slurm.arrays[0] == 3
 
 
 @pytest.mark.parametrize(

@@ -148,8 +148,7 @@ def test_a_dependency_does_not_stick_to_later_jobs(launch):
 ODD = ["a\n#SBATCH --wrap=evil", "a\rb", "a\tb", "a\x1b[2Jb", "a\u2028b", "a\u202eb", "a\udce9b", "50%A", "a\\b"]
 
 
-@pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("option", ["--dry-run", "--quiet"])
+@pytest.mark.parametrize(("name", "option"), [*((name, "--dry-run") for name in ODD), (ODD[0], "--quiet")])
 def test_a_path_that_would_be_more_than_itself_in_a_job_script_is_refused_in_a_line(
     tmp_path, no_slurm, monkeypatch, capsys, name, option
 ):
@@ -217,11 +216,6 @@ def test_an_array_holds_as_many_jobs_as_max_array_size_says(tmp_path, no_slurm, 
     """Its highest index is one less than that, and its first is 0; 0 forbids arrays."""
     put_commands(tmp_path / "empty", [], cluster="there", size=size)
     assert slurm_queue.site() == Site("there", most)
-
-
-def test_where_there_is_no_slurm_the_site_is_unknown_without_a_warning(no_slurm, caplog):
-    assert slurm_queue.site() == Site("", 1000)
-    assert not caplog.text
 
 
 @dataclass

@@ -7,13 +7,13 @@ import os
 import signal
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from harness.engines import local
-from harness.engines.local import LocalEngine, Runner, WorkersEngine, note_of
+from harness.engines.local import Runner, WorkersEngine, note_of
 from harness.run import notes
 from harness.run.grid import Outcome, Step
 from harness.study.cell import make_cell
@@ -94,21 +94,6 @@ def test_a_worker_that_dies_while_another_s_outcome_is_read_ends_no_run(packs, t
     found += run
     assert [one.error for one in found] == [None] * 3
     assert {one.cell.target for one in found} == {"one", "two", "three"}
-
-
-@pytest.mark.slow
-def test_workers_store_the_records_of_the_local_engine(packs, tiny, tmp_path):
-    from adapters_store import Store
-
-    splits, packs = packs
-    stores = [Store(tmp_path / name) for name in ("local", "workers")]
-    function = Runner(tiny, splits, stores[0], silent)
-    list(LocalEngine().run(function, steps(packs)))
-    outcomes = list(WorkersEngine(2, 1).run(replace(function, store=stores[1]), steps(packs)))
-    assert all(outcome.error is None for outcome in outcomes)
-    for pack in packs:
-        first, second = (store.get(pack.cells[0].key) for store in stores)
-        assert second.results["test"] == pytest.approx(first.results["test"], abs=1e-6)
 
 
 def test_no_more_packs_are_at_work_than_there_are_processes(packs, tiny, store, monkeypatch):

@@ -108,16 +108,6 @@ def test_what_the_hub_does_not_have_failed(hub, tmp_path):
     assert states(study, Registry.load(), tmp_path) == {"backbone": "failed", "encoder": "failed", "data": "here"}
 
 
-def test_a_backbone_without_a_tokenizer_failed_now_and_not_in_the_job(hub, tmp_path):
-    folder = tiny_backbone(tmp_path / "bert", "bert")
-    for file in folder.iterdir():
-        if file.name not in ("config.json", "model.safetensors"):
-            file.unlink()
-    hub["some/bert"] = folder
-    study = dataclasses.replace(load_study("tiny"), backbone="some/bert")
-    assert states(study, Registry.load(), tmp_path)["backbone"] == "failed"
-
-
 def test_an_encoder_whose_weights_are_not_its_config_s_failed(hub, tmp_path):
     hub["some/bert"] = tiny_backbone(tmp_path / "bert", "bert")
     hub["sentence-transformers/all-mpnet-base-v2"] = other = tiny_backbone(tmp_path / "other", "bert")

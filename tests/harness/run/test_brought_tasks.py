@@ -42,8 +42,6 @@ def folder(tmp_path_factory):
         words = ["谢谢你听我说", "冷"] if name == "chinese" else ["warm", "cold"]
         rows = "".join(f"{words[i % 2] * (1 + i % 4)} {i},{'yn'[i % 2]}\n" for i in range(120))
         (folder / f"{name}.csv").write_text("text,label\n" + rows, encoding="utf-8")
-    (folder / "mine.toml").write_text("", encoding="utf-8")
-    (folder / "mine.toml").unlink()
     study = folder / "study" / "mine.toml"
     study.parent.mkdir()
     study.write_text(STUDY.format(folder=folder), encoding="utf-8")

@@ -8,7 +8,6 @@ import json
 import random
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from adapters_store import Store
@@ -149,15 +148,6 @@ def test_every_new_task_has_a_trained_row_and_column(store):
             assert cell["intermediate"] is None or (results["intermediate_unchanged"] and results["liveness"] > 0)
 
 
-@pytest.mark.slow
-def test_the_report_knows_all_of_them(store, tmp_path):
-    root, _ = store
-    assert main(["report", "mine", "--store", str(root), "--out", str(tmp_path)]) == 0
-    cells = pd.read_csv(tmp_path / "tables" / "cells.csv")
-    assert len(cells) == 25
-    assert set(cells["status"]) == {"done"}
-
-
 def test_an_entry_by_hand_and_the_registry_option_are_enough(tmp_path, capsys):
     """The worked example of docs/adding-a-task.md, with its own entry."""
     page = (Path(__file__).resolve().parents[3] / "docs" / "adding-a-task.md").read_text(encoding="utf-8")
@@ -182,15 +172,6 @@ def test_the_dry_training_shows_that_a_file_trains(tmp_path, capsys):
     assert "labels    cold" in out
     assert "dry training: 4" in out
     assert "It trains" in out
-
-
-def test_a_check_and_a_dry_training_come_as_json_too(tmp_path, capsys):
-    file = write_file(tmp_path, "grades")
-    options = ["--registry", tmp_path / "entries", "--data", tmp_path, "--json"]
-    assert main([str(one) for one in ["tasks", "new", file, *options]]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert sum(shown["check"]["rows"].values()) >= 90
-    assert shown["dry_training"]["n_train"] == shown["check"]["rows"]["train"]
 
 
 MISTAKES = [

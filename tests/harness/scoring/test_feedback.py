@@ -97,10 +97,3 @@ def test_the_command_says_it_is_a_demonstration_and_writes_nothing(done, command
 def test_feedback_leaves_the_terminal_by_no_option(option):
     with pytest.raises(SystemExit, match="2"):
         parser().parse_args(["texts", "feedback", "tiny", "texts.txt", *option])
-
-
-def test_a_file_without_texts_is_named(done, command, tmp_path):
-    (tmp_path / "texts.txt").write_text("")
-    code, _, err = command("texts", "feedback", "tiny", tmp_path / "texts.txt", "--store", done.store.root)
-    assert code == 2
-    assert "texts.txt: has no text" in err

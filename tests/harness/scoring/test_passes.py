@@ -81,14 +81,6 @@ def test_every_different_sequence_is_computed_once_for_the_lanes_that_read_it(te
         np.testing.assert_allclose(logits[lane], by_itself[lane, rows_read], atol=1e-5)
 
 
-def test_a_row_of_windows_has_their_mean(texts):
-    trainer = trained()
-    pack = Pack((None,) * 4, ("all",) * 4, trainer.state)
-    alone = pack.logits(trainer.frozen, {"all": [(row,) for row in texts[:3]]}, PAD, has_segments=False)
-    together = pack.logits(trainer.frozen, {"all": [tuple(texts[:3])]}, PAD, has_segments=False)
-    np.testing.assert_allclose(together[:, 0], alone.mean(axis=1), atol=1e-6)
-
-
 def test_sequences_that_differ_in_segments_alone_are_two(texts):
     other = replace(texts[0], segments=tuple(1 for _ in texts[0].segments))
     numbers, windows = packs._numbered({"all": [(texts[0],), (other,)]})

@@ -27,36 +27,22 @@ def parquet(path, texts, **options):
     return path
 
 
-def damaged(path, how):
-    content = parquet(path, ["some words"] * 50).read_bytes()
-    path.write_bytes(
-        {
-            "junk": b"PAR1junkjunkPAR1",
-            "empty": b"",
-            "cut in the middle": content[: len(content) // 2],
-            "cut at the end": content[:-1],
-            "another footer": content[:-8] + b"\xff\xff\xff\x7fPAR1",
-            "footer of noise": content[:-200] + bytes(range(192)) + content[-8:],
-            "data of noise": content[:4] + bytes(40) + content[44:],
-        }[how]
-    )
-    return path
+DAMAGED = {
+    "junk": lambda content: b"PAR1junkjunkPAR1",
+    "empty": lambda content: b"",
+    "cut in the middle": lambda content: content[: len(content) // 2],
+    "cut at the end": lambda content: content[:-1],
+    "another footer": lambda content: content[:-8] + b"\xff\xff\xff\x7fPAR1",
+    "footer of noise": lambda content: content[:-200] + bytes(range(192)) + content[-8:],
+    "data of noise": lambda content: content[:4] + bytes(40) + content[44:],
+}
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "junk",
-        "empty",
-        "cut in the middle",
-        "cut at the end",
-        "another footer",
-        "footer of noise",
-        "data of noise",
-    ],
-)
+@pytest.mark.parametrize("how", DAMAGED)
 def test_a_damaged_parquet_file_is_one_line(tmp_path, how):
-    texts = Texts(str(damaged(tmp_path / "texts.parquet", how)))
+    path = parquet(tmp_path / "texts.parquet", ["some words"] * 50)
+    path.write_bytes(DAMAGED[how](path.read_bytes()))
+    texts = Texts(str(path))
     with pytest.raises(BadInput) as caught:
         texts.about()
         list(texts.lines())

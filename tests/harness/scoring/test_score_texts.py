@@ -97,11 +97,6 @@ def test_rows_that_cannot_be_read_come_with_a_reason_and_the_others_whole(tmp_pa
     assert found(tmp_path / "old.csv", encoding="cp1252") == [("0", "café", "", "")]
 
 
-def test_a_line_of_five_million_letters_is_a_text_like_others(tmp_path):
-    (tmp_path / "a.csv").write_text("text\n" + "x" * 5_000_000 + "\nend\n")
-    assert [len(text) for _, text, _, _ in found(tmp_path / "a.csv")] == [5_000_000, 3]
-
-
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
@@ -230,12 +225,6 @@ def test_every_text_says_in_which_row_of_the_file_it_stands(tmp_path, name, firs
     lines = list(Texts(str(file)).lines())
     assert [line.where for line in lines] == [f"{file}:{first + place}" for place in range(3)]
     assert [bool(line.problem) for line in lines] == [False, True, False]
-
-
-def test_results_go_into_a_folder_that_is_made_for_them(many, tmp_path):
-    out = tmp_path / "new" / "folder" / "out.csv"
-    score_all(many, fake, out, {}, silent)
-    assert len(pd.read_csv(out)) == 12
 
 
 @pytest.mark.parametrize("spreadsheet", [False, True])

@@ -196,19 +196,12 @@ def test_the_frame_has_a_row_per_text_and_task_with_answers_in_the_task_s_terms(
             assert row.probability == pytest.approx(shares[row.prediction], abs=1e-5)
 
 
-def test_a_text_does_not_depend_on_those_beside_it(trained):
-    store, manifest, _plan = trained
-    scorer = Scorer(store, manifest, tasks=["news_empathy"])
-    texts = ["so hard", "well " * 30, "then"]
-    together = scorer.score(texts)["value"]
-    alone = [scorer.score([text])["value"].item() for text in texts]
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-
-
 def test_a_text_that_is_too_long_is_scored_on_a_part_and_says_so(trained):
     store, manifest, _plan = trained
     frame = Scorer(store, manifest).score(["word " * 400, "short"])
     assert frame.groupby("id")["is_cut"].agg(["all", "any"]).to_numpy().tolist() == [[True, True], [False, False]]
+    of_history = Scorer(store, manifest, tasks=["epitome_er"]).score(["so hard"] * 2, [["how so"], ["how so " * 400]])
+    assert of_history.is_cut.tolist() == [False, True]
 
 
 def test_no_text_gives_an_empty_frame_of_the_same_columns(trained):
@@ -263,13 +256,6 @@ def test_the_command_scores_a_file_and_says_how_good_each_task_is(trained, tmp_p
     code, _, refused = command(*asked)
     assert code == 2
     assert "is there already" in refused
-
-
-def test_a_history_that_is_too_long_is_scored_on_a_part_and_says_so(trained):
-    store, manifest, _plan = trained
-    scorer = Scorer(store, manifest, tasks=["epitome_er"])
-    assert not scorer.score(["so hard"], ["how so"]).is_cut.any()
-    assert scorer.score(["so hard"], ["how so " * 400]).is_cut.all()
 
 
 def test_the_answer_to_a_row_is_the_mean_over_its_windows():

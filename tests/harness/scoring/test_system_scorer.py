@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -14,8 +13,7 @@ from harness.scoring.answers import COLUMNS, RATIONALE
 from harness.scoring.scoring_tasks import NothingTrained
 from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
-from harness.study.systems import Predicted, Span, add_files, kind_of
-from tasks.errors import BadInput
+from harness.study.systems import Predicted, Span, add_files
 from tests.harness.systems.test_own_systems import FILES
 from tests.support.studies.small_study import small_study
 
@@ -75,12 +73,6 @@ def test_rationales_are_the_spans_of_the_record_and_long_texts_are_named_cut(don
     assert all(0 <= start < end and 0.5 < share <= 1 for marks in said.values() for start, end, share in marks)
     cut = scorer.score(["short", "a long text " * 20])["is_cut"].tolist()
     assert cut == [False, True]
-
-
-def test_a_system_that_marks_nothing_has_no_column_of_rationales(done):
-    frame = done.score(["so hard"], by="counts")
-    assert list(frame) == list(COLUMNS)
-    assert frame["task"].tolist() == [ONE, TWO]
 
 
 def test_spans_stand_in_the_rows_of_their_texts(done, monkeypatch):
@@ -159,22 +151,3 @@ def test_a_system_that_was_not_trained_is_named_with_the_command(tmp_path, done)
     study.run(only_targets=[TWO])
     with pytest.raises(NothingTrained, match=f"has no trained cell of {ONE}; train it with: empathy-transfer run"):
         study.score(["so hard"], tasks=[ONE], by="tfidf")
-
-
-def test_a_package_that_is_missing_is_named_before_anything_is_read(done, command, tmp_path, monkeypatch):
-    (tmp_path / "texts.txt").write_text("so hard\n")
-    monkeypatch.setattr(systems.Kind, "is_installed", False)
-    where = ("--store", done.store.root, "--out", tmp_path / "scores.csv", "--by", "counts")
-    code, _, err = command("texts", "score", "tiny", tmp_path / "texts.txt", *where)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "system 'counts' needs an optional package; install it with: pip install" in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.txt"]
-
-
-def test_another_backbone_is_refused(done, monkeypatch):
-    own = done.plan.backbone
-    other = dataclasses.replace(own, weights_sha256="0" * 64)
-    monkeypatch.setattr("harness.scoring.system_scorer.resolve", lambda name: other)
-    with pytest.raises(BadInput, match="a bi-encoder of another backbone"):
-        SystemScorer(done.store, done.manifest(), "bi-encoder").score(["so hard"])
-    assert kind_of("bi-encoder").reads.weights

@@ -96,11 +96,11 @@ def test_the_command_takes_a_folder_or_an_archive(stored, tmp_path, capsys):
     other.write_manifest("fake", manifest)
     archive(store, "fake", [], tmp_path / "fake.tar.gz", is_light=True)
     for name in (store.root, tmp_path / "fake.tar.gz"):
-        assert main(["compare", "fake", str(name), "--repeated", "--store", str(other.root), "--json"]) == 0
+        assert main(["study", "compare", "fake", str(name), "--repeated", "--store", str(other.root), "--json"]) == 0
         rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
         assert len(rows) == len(manifest["cells"])
         assert np.isclose(rows[key]["largest"], 0.25)
-    assert main(["compare", "fake", str(store.root), "--repeated", "--store", str(other.root)]) == 0
+    assert main(["study", "compare", "fake", str(store.root), "--repeated", "--store", str(other.root)]) == 0
     assert "hope (baseline), seed 1, full" in capsys.readouterr().out
 
 
@@ -113,5 +113,5 @@ def test_the_command_takes_a_folder_or_an_archive(stored, tmp_path, capsys):
 )
 def test_what_cannot_be_compared_is_named(stored, tmp_path, monkeypatch, capsys, name, reason):
     monkeypatch.chdir(tmp_path)
-    assert main(["compare", "fake", name, "--repeated", "--store", str(stored[0].root)]) == 2
+    assert main(["study", "compare", "fake", name, "--repeated", "--store", str(stored[0].root)]) == 2
     assert reason in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_the_report_has_the_table_once_it_was_measured_and_an_archive_carries_it
     assert command("report", *where, "--out", tmp_path / "before")[0] == 0
     assert not (tmp_path / "before/tables/retention.csv").exists()
     changes = [part for text in (*OVERRIDES, 'trainer="lanes"', *MERGED) for part in ("--set", text)]
-    code, shown, err = command("similarities", *where, "--measure", "retention", *changes)
+    code, shown, err = command("study", "similarities", *where, "--measure", "retention", *changes)
     assert (code, err) == (0, "")
     assert "retention" in shown
     assert command("report", *where, "--out", tmp_path / "after")[0] == 0

@@ -92,15 +92,6 @@ def test_the_published_way_squares_the_mean_gradient_of_a_batch(trained, tiny, n
     assert_equal(*embedded(trained, tiny, name, "vu", size=BATCH))
 
 
-def test_embeddings_repeat_and_depend_on_the_adapter(trained, tiny):
-    store, cells, splits = trained
-    sample = sample_of(cells["one"], tiny, splits["one"], 8)
-    first, again = (fisher(Adapted(tiny, store), cells["one"].key, sample, "binary", "sampled") for _ in range(2))
-    assert first == again
-    other = fisher(Adapted(tiny, store), cells["two"].key, sample, "continuous", "sampled")
-    assert other != first
-
-
 def test_labels_are_drawn_by_the_models_own_probabilities():
     generator = torch.Generator().manual_seed(0)
     logits = torch.log(torch.tensor([[0.2, 0.8]])).expand(4000, 2)
@@ -134,10 +125,6 @@ def test_weights_are_compared_as_linear_maps_whatever_the_order_of_the_units():
     down, up = other["layer"]
     turned = {"layer": (-2 * down[[2, 0, 1]], -up[:, [2, 0, 1]])}
     assert nearness(one, turned) == pytest.approx(found)
-
-
-def test_an_adapter_is_as_near_to_itself_as_can_be():
-    assert nearness(maps(1), maps(1)) == pytest.approx({"cosine": 1.0, "subspace": 1.0})
 
 
 def test_spaces_at_right_angles_do_not_overlap():

@@ -38,41 +38,6 @@ def test_key_ignores_name_title_task_order_and_path_of_the_backbone(study, tiny,
     )
 
 
-def test_key_ignores_titles_and_citations_of_a_task(study, tiny, toy_splits):
-    splits = toy_splits("one")
-    renamed = dataclasses.replace(splits.task, title="New", description="x", theme="direct")
-    again = dataclasses.replace(splits, task=renamed)
-    assert (
-        make_cell(study, tiny, splits, seed=1, setting="full").key
-        == make_cell(study, tiny, again, seed=1, setting="full").key
-    )
-
-
-def test_everything_that_decides_numbers_changes_the_key(study, tiny, toy_splits):
-    splits = toy_splits("one")
-    base = make_cell(study, tiny, splits, seed=1, setting="full").key
-    changes = [
-        dict(max_tokens=47), dict(max_train=8), dict(max_val=8), dict(max_test=8), dict(input_format="tags"),
-        dict(training={"epochs": 3}), dict(task={"one": {"learning_rate": 1e-4}}),
-        dict(adapter=dataclasses.replace(study.adapter, reduction_factor=8)),
-    ]  # fmt: skip
-    keys = {
-        make_cell(dataclasses.replace(study, **change), tiny, splits, seed=1, setting="full").key for change in changes
-    }
-    keys |= {
-        make_cell(study, tiny, splits, seed=2, setting="full").key,
-        make_cell(study, tiny, splits, seed=1, setting="half").key,
-    }
-    keys.add(make_cell(study, dataclasses.replace(tiny, weights_sha256="0" * 64), splits, seed=1, setting="full").key)
-    keys.add(make_cell(study, tiny, dataclasses.replace(splits, content_hash="1" * 64), seed=1, setting="full").key)
-    kinds = [dict(truncation="tail"), dict(class_weights="balanced"), dict(history=2), dict(split="cv3")]
-    for change in kinds:
-        other = dataclasses.replace(splits, task=dataclasses.replace(splits.task, **change))
-        keys.add(make_cell(study, tiny, other, seed=1, setting="full").key)
-    assert len(keys) == len(changes) + len(kinds) + 4
-    assert base not in keys
-
-
 @pytest.mark.parametrize(
     "change",
     [dict(precision="bf16"), dict(shared_noise=False), dict(retry_collapsed=True), dict(trainer="lanes")],

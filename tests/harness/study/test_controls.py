@@ -13,7 +13,6 @@ from harness.engines.local import LocalEngine
 from harness.run.grid import run_grid
 from harness.run.pack import PackRunner
 from harness.study.file import load_study
-from harness.study.manifest import manifest_of
 from harness.study.plan import make_plan
 from harness.training import model
 from harness.training.model import ALIVE, make_untrained, untrained
@@ -109,20 +108,6 @@ def test_where_noise_is_not_shared_no_two_lanes_of_a_column_have_the_same(plan_o
     assert roles["self"] == roles["shuffled"] == "transfer"  # where it is shared their keys stay
 
 
-def test_random_stands_on_nothing_that_is_stored(plan_of):
-    cells = of_role(plan_of(), "random")
-    assert [(cell.intermediate, cell.spec["intermediate_key"]) for cell in cells] == [("random", None)] * 2
-    assert all(cell.spec["composition"] == "stack" for cell in cells)
-
-
-def test_all_that_controls_stand_on_is_in_the_first_stage(plan_of):
-    plan = plan_of(tasks=("epitome_er", "news_empathy", "control_reply"), seeds=(1, 2), settings=("half",))
-    first = {cell.key for pack in plan.baselines for cell in pack.cells}
-    second = [cell for pack in plan.transfers for cell in pack.cells]
-    assert all(cell.spec["intermediate_key"] in first for cell in second if cell.role != "random")
-    assert all(cell.intermediate is None for pack in plan.baselines for cell in pack.cells)
-
-
 def test_a_task_without_empathy_is_stood_on_and_has_no_column(plan_of):
     plan = plan_of(tasks=("epitome_er", "news_empathy", "control_reply"), controls=())
     assert Counter(cell.role for cell in plan.cells) == {
@@ -147,11 +132,6 @@ def test_one_column_brings_what_its_controls_stand_on(plan_of):
         **{"baseline": 2, "transfer": 1, "self-intermediate": 1, "shuffled-intermediate": 1},
         **dict.fromkeys(EVERY, 1),
     }
-
-
-def test_the_manifest_says_what_each_cell_is_for(plan_of):
-    plan = plan_of()
-    assert [row["role"] for row in manifest_of(plan)["cells"]] == [cell.role for cell in plan.cells]
 
 
 @pytest.mark.parametrize("trainer", ["lanes", "library"])

@@ -20,7 +20,6 @@ from analysis.gains.gains import gains
 from analysis.manuscript.methods.paragraphs import methods
 from analysis.manuscript.references import bibliography, origin_of, used
 from analysis.manuscript.subject import stored_study
-from harness.api import Study
 from harness.cli.main import main
 from harness.engines.local import LocalEngine
 from harness.run.grid import run_grid
@@ -81,12 +80,6 @@ def test_every_target_has_a_cell_on_each_imported_adapter_and_all_else_is_as_it_
     assert plan.study.imported == {name: keys[name] for name in ("theirs", "headless")}
 
 
-def test_seeds_and_settings_have_cells_of_their_own_on_one_record(plan_of):
-    cells = [cell for cell in plan_of("theirs", seeds=(1, 2), settings=("full", "half")).cells if cell.role == IMPORTED]
-    assert len({cell.key for cell in cells}) == len(cells) == 2 * 2 * 2
-    assert len({cell.spec["intermediate_key"] for cell in cells}) == 1
-
-
 def test_a_lane_that_fits_rides_with_the_transfers_and_another_goes_through_the_library(plan_of):
     plan = plan_of("theirs", "curved", trainer="lanes")
     packs = [[(cell.role, cell.intermediate, cell.spec["trainer"]) for cell in pack.cells] for pack in plan.transfers]
@@ -129,21 +122,6 @@ def test_other_weights_trained_cells_and_no_store_are_refused(plan_of, shelf, tm
             make_plan(dataclasses.replace(study, imported={"theirs": key}), Registry.load(), data, store=other)
 
 
-def test_the_beginning_of_several_keys_names_none(shelf, monkeypatch):
-    store, _, _ = shelf
-    monkeypatch.setattr(Store, "keys", lambda _: {"abcdef" + "0" * 58, "abcdef" + "1" * 58})
-    with pytest.raises(BadStudy, match="2 records begin so: give more of the key"):
-        Study("tiny", store=store.root, overrides=["imported.theirs=abcdef"])
-
-
-@pytest.mark.parametrize(
-    "text", ['imported.theirs="no"', "imported.theirs=123456", 'imported.Theirs="abcdef"', "imported=3"]
-)
-def test_a_table_of_imports_that_is_none_is_refused(text):
-    with pytest.raises(BadStudy, match="imported"):
-        load_study("tiny", [text])
-
-
 def test_the_commands_plan_and_show_a_study_with_imports(shelf, tmp_path, command):
     store, keys, _ = shelf
     listed = f'theirs = "{keys["theirs"][:8]}"'
@@ -164,16 +142,16 @@ def test_the_commands_plan_and_show_a_study_with_imports(shelf, tmp_path, comman
     assert "imported.theirs 'abcdef': no record begins so" in refused
 
 
-@pytest.fixture(scope="module", params=["lanes", "library"])
-def trained(request, shelf, tmp_path_factory):
+@pytest.fixture(scope="module")
+def trained(shelf, tmp_path_factory):
     """A finished study on two imported adapters in a store of its own, its plan and manifest."""
     _, _, data = shelf
-    root, backbone = tmp_path_factory.mktemp(f"trained-{request.param}"), resolve("random-tiny")
+    root, backbone = tmp_path_factory.mktemp("trained"), resolve("random-tiny")
     store, keys = Store(root / "runs"), {}
     for name, outputs in (("theirs", 3), ("headless", None)):
         at = old_folder(root / name, outputs=outputs)
         keys[name] = import_adapter(store, Source(at, at), name, backbone).record.key
-    study = dataclasses.replace(load_study("tiny"), tasks=TASKS, trainer=request.param, imported=keys, **SMALL)
+    study = dataclasses.replace(load_study("tiny"), tasks=TASKS, trainer="lanes", imported=keys, **SMALL)
     plan = make_plan(study, Registry.load(), data, store=store)
     runner = PackRunner(plan.backbone, plan.splits, store, lambda *_: None)
     report = run_grid(plan, store, LocalEngine(), runner.run_pack, lambda _: None)
@@ -232,15 +210,6 @@ def test_an_imported_head_scores_beside_the_study_s_tasks_in_its_format(trained)
     np.testing.assert_allclose(found.probability, alone.probability, atol=1e-5)
     with pytest.raises(BadInput, match="headless: imported without a head, so it gives no answers"):
         Scorer(store, manifest, tasks=["headless"])
-
-
-def test_an_import_that_the_study_does_not_name_is_scored_when_it_is_asked_for(trained):
-    store, _, manifest = trained
-    bare = manifest | {"study": manifest["study"] | {"imported": {}}}
-    assert [one.name for one in Scorer(store, bare).tasks] == list(TASKS)
-    pd.testing.assert_frame_equal(
-        Scorer(store, bare, tasks=["theirs"]).score(["so"]), Scorer(store, manifest, tasks=["theirs"]).score(["so"])
-    )
 
 
 def test_the_commands_say_what_is_not_known_of_an_import(trained, tmp_path, command):

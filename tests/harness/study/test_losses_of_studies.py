@@ -37,40 +37,6 @@ def cell_of(study, tiny, splits, **options):
     return make_cell(study, tiny, splits, **{"seed": 1, "setting": "full"} | options)
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ('kind = "focl"', "loss 'focl' is not known; did you mean 'focal'?; known: cross-entropy, focal, ldam"),
-        ('kind = "focal"\ngama = 2', "unknown field 'loss.gama'; did you mean 'loss.gamma'?"),
-        ('kind = "focal"\ngamma = 7', "gamma 7 of loss 'focal' is not a number from 0 to 5"),
-        ('kind = "focal"\ngamma = -1', "gamma -1 of loss 'focal'"),
-        ('kind = "focal"\ngamma = inf', "gamma inf of loss 'focal'"),
-        ('kind = "focal"\ngamma = nan', "gamma nan of loss 'focal'"),
-        ('kind = "focal"\ngamma = true', "loss.gamma True is not a number"),
-        ('kind = "focal"\ngamma = "2"', "loss.gamma '2' is not a number"),
-        ('kind = "focal"\nscale = 3', "loss.scale is a number of 'ldam', and the loss is 'focal'; leave it out"),
-        ("gamma = 2", "loss.gamma is a number of 'focal', and the loss is 'cross-entropy'; leave it out"),
-        ('kind = "ldam"\nbeta = 0.9', "loss.beta acts from epoch loss.deferred_from on; set that too"),
-        ('kind = "ldam"\ndeferred_from = 2\nbeta = 1', "beta 1 of loss 'ldam' is not a number from 0 to below 1"),
-        ('kind = "ldam"\ndeferred_from = 1.5', "loss.deferred_from 1.5 is not a whole number"),
-        ('kind = "ldam"\nscale = 0', "scale 0 of loss 'ldam' is not a number above 0"),
-        ('kind = "focal"\ntasks = []', "loss.tasks [] is not a list of the study's own tasks"),
-        ('kind = "focal"\ntasks = ["epitom_er"]', "loss.tasks ['epitom_er'] is not a list of the study's own tasks"),
-        ('kind = ["focal"]', "loss.kind ['focal'] is not a text"),
-    ],
-)
-def test_a_loss_that_is_none_is_refused_in_one_line(write, table, message):
-    with pytest.raises(BadStudy) as problem:
-        load_study(write(f"{TASKS}[loss]\n{table}\n"))
-    assert message in str(problem.value)
-    assert "\n" not in str(problem.value)
-
-
-def test_a_loss_is_a_table(write):
-    with pytest.raises(BadStudy, match="loss is a table of fields, got 'focal'"):
-        load_study(write(f'loss = "focal"\n{TASKS}'))
-
-
 def test_who_sets_another_kind_leaves_the_numbers_of_the_former_behind_and_keeps_its_tasks(write):
     write(f'{TASKS}[loss]\nkind = "focal"\ngamma = 5.0\n{CLASSES}\n', "first.toml")
     second = load_study(write('extends = "first.toml"\n[loss]\nkind = "ldam"\nscale = 10.0\n'))
@@ -108,20 +74,6 @@ def test_a_cell_names_the_numbers_that_act_and_no_others(study, tiny, toy_splits
         assert Recipe.of([cell]).loss == Loss(**loss)
         keys.add(cell.key)
     assert len(keys) == len(given)
-
-
-def test_a_number_names_one_key_whether_it_is_written_whole_or_with_a_point(study, tiny, toy_splits):
-    keys = {
-        cell_of(dataclasses.replace(study, loss={"kind": "focal", "gamma": gamma}), tiny, toy_splits("one")).key
-        for gamma in (2, 2.0)
-    }
-    assert len(keys) == 1
-
-
-@pytest.mark.parametrize("role", ["", "finetuned", "shuffled-intermediate"])
-def test_every_cell_of_a_target_has_its_loss(study, tiny, toy_splits, role):
-    cell = cell_of(dataclasses.replace(study, loss={"kind": "ldam"}), tiny, toy_splits("one"), role=role)
-    assert cell.spec["loss"] == LDAM
 
 
 def test_the_defaults_are_those_of_the_papers():

@@ -78,7 +78,7 @@ def test_a_field_that_a_manifest_lacks_is_named(study, field):
         check_manifest({name: value for name, value in study[1].items() if name != field}, "here")
 
 
-@pytest.mark.parametrize(("place", "value"), [odd[:2] for odd in ODD], ids=IDS)
+@pytest.mark.parametrize(("place", "value"), [odd[:2] for odd in ODD[::5]], ids=IDS[::5])
 def test_an_archive_with_an_odd_manifest_is_no_traceback(study, packed, tmp_path, capsys, place, value):
     manifest = json.dumps(changed(study[1], place, value)).encode()
     file = forged(packed, tmp_path / "odd.tar.gz", {"studies/fake.json": manifest})

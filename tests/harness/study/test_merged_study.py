@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -121,12 +119,6 @@ def test_a_list_that_names_the_target_or_a_contaminated_task_is_refused(plan_of)
         rows.cells("epitome_er", "full", 1, full, [])
 
 
-def test_a_list_is_for_the_targets_that_the_row_names(plan_of):
-    plan = plan_of({"row": {"parents": ["news_emotion", "empdial_role"], "targets": ["epitome_er", "news_empathy"]}})
-    assert {target for _, target in merged_of(plan)} == {"epitome_er", "news_empathy"}
-    assert parents(plan, "row", "epitome_er") == ["empdial_role", "news_emotion"]
-
-
 def test_contamination_is_measured_once_and_kept(plan_of, tmp_path):
     store = Store(tmp_path / "runs")
     plan = plan_of({"all": {}}, store=store)
@@ -196,94 +188,11 @@ def test_the_best_by_a_similarity_are_the_most_alike(plan_of, store):
     assert weights_of(merged_of(plan)["row", "epitome_er"].merge, store) == {"empdial_role": 0.5, "news_emotion": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("tables", "said"),
-    [
-        ({"row": {"parents": "theirs"}}, r"merged\.row: parents 'theirs'.*; say 'others', .*, or a list of tasks"),
-        ({"row": {"parents": ["nobody"]}}, r"merged\.row: parents names 'nobody', which is no task of the study"),
-        ({"row": {"parents": []}}, "is not a list of tasks"),
-        ({"row": {"parents": 3}}, "parents 3 is not a list of tasks"),
-        ({"row": {"targets": ["nobody"]}}, "targets names 'nobody'"),
-        ({"row": {"targets": "epitome_er"}}, "targets 'epitome_er' is not a list of tasks"),
-        ({"row": {"parents": ["news_emotion", "news_emotion"]}}, "names something twice"),
-        ({"row": {"rule": "sum"}}, r"merged\.row: rule 'sum' is not one of outputs, weights, ties"),
-        ({"row": {"weights": "data_similarty"}}, "did you mean 'data_similarity'"),
-        ({"row": {"by": "validation"}}, "by is there without best"),
-        ({"row": {"best": 2}}, "best is there without by"),
-        ({"row": {"best": 0, "by": "validation"}}, "best 0 is not a whole number from 1"),
-        ({"row": {"best": 2, "by": "luck"}}, "by 'luck' is not one of validation"),
-        ({"row": {"rule": ["ties"]}}, "rule"),
-        ({"row": {"keep": 0.5}}, "keep is a share of what 'ties' keeps"),
-        ({"row": {"rule": "ties", "keep": 0}}, "keep 0 is not a number above 0"),
-        ({"row": {"rule": "ties"}}, "say start = 'shared'"),
-        (
-            {"row": {"rule": "fusion", "weights": "logme"}},
-            r"merged\.row: 'fusion' learns what each .* leave weights out",
-        ),
-        ({"row": {"rule": "joint", "learning_rate": 1e-4}}, "learning_rate is a fusion's own, and the rule is another"),
-        ({"row": {"rule": "fusion", "learning_rate": 0}}, "learning_rate 0 is not a number above 0"),
-        ({"row": {"rule": "fusion", "keep": 0.5}}, "keep is a share of what 'ties' keeps"),
-        ({"row": {"rules": "ties"}}, r"merged\.row: unknown field 'rules'; did you mean 'rule'"),
-        ({"news_emotion": {}}, r"merged\.news_emotion: 'news_emotion' is the name of a task of the study"),
-        ({"random": {}}, "'random' is the name of a control"),
-        ({"Row": {}}, "only small letters"),
-    ],
-)
-def test_a_table_that_cannot_be_followed_is_one_line(tables, said):
-    ((name, table),) = tables.items()
-    text = [f"merged.{name}.{field}={json.dumps(value)}" for field, value in table.items()]
-    with pytest.raises(BadStudy, match=said) as refused:
-        load_study("tiny", ["trainer=lanes", *(text or [f"merged={{{name} = {{}}}}"])])
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (["transfers=false"], "transfers = false"),
-        (["trainer=library"], "trained as lanes, and trainer = 'library'"),
-        (["composition=sequential"], "composition = 'sequential'"),
-        (["adapter.method=double_seq_bn"], "only adapters of method 'seq_bn' with relu"),
-        (["start=alike"], "start 'alike' is not one of task, shared"),
-        (["merged=3"], "merged is a table of tables"),
-    ],
-)
-def test_a_study_that_has_not_what_a_row_needs_is_one_line(changes, said):
-    with pytest.raises(BadStudy, match=said):
-        load_study("tiny", ["trainer=lanes", "merged.row.best=2", "merged.row.by=validation", *changes])
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (["transfers=false"], "transfers = false"),
-        (["composition=stack-trainable"], "composition = 'stack-trainable'"),
-        (["adapter.method=compacter"], "only adapters of method 'seq_bn' with relu"),
-        (["precision=bf16"], "'fusion' is trained through the adapters library, and precision 'bf16' is for lanes"),
-        (["merged.row.rule=joint", "precision=bf16"], "'joint' is trained through the adapters library"),
-        (["merged.row.rule=joint", "merged.row.weights=logme"], "'joint' learns what each parent counts"),
-        (["adapter.leave_out=[0]"], r"the library fuses in every layer; leave adapter\.leave_out out"),
-    ],
-)
-def test_a_study_that_has_not_what_a_trained_peer_needs_is_one_line(changes, said):
-    with pytest.raises(BadStudy, match=said) as refused:
-        load_study("tiny", ["trainer=lanes", "merged.row.rule=fusion", *changes])
-    assert "\n" not in str(refused.value)
-
-
 @pytest.mark.parametrize("rule", ["fusion", "joint"])
 def test_a_study_whose_cells_all_train_through_the_library_may_have_trained_peers(plan_of, rule):
     plan = plan_of({"row": {"rule": rule}}, trainer="library")
     assert {cell.spec["trainer"] for cell in plan.cells} == {"library"}
     assert parents(plan, "row", "epitome_er") == ["empdial_role", "news_emotion", "news_empathy"]
-
-
-def test_planning_and_deciding_load_no_torch():
-    code = (
-        "import sys\nimport harness.study.plan, harness.study.intermediates.decision, harness.run.grid\n"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_adapter_of_another_shape_is_no_parent_and_its_target_has_no_merged_row(plan_of):

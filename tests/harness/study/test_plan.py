@@ -31,12 +31,6 @@ def test_every_ordered_pair_and_every_baseline_is_planned_once(study, data):
     assert len({cell.key for cell in plan.cells}) == 9
 
 
-def test_transfer_packs_hold_one_column_each_and_come_after_the_baselines(study, data):
-    plan = plan_of(study, data)
-    assert [len(pack.cells) for pack in plan.baselines] == [1, 1, 1]
-    assert all(len({cell.target for cell in pack.cells}) == 1 and len(pack.cells) == 2 for pack in plan.transfers)
-
-
 def test_keys_do_not_depend_on_the_order_of_tasks(study, data):
     turned = dataclasses.replace(study, tasks=study.tasks[::-1])
     assert {c.key for c in plan_of(study, data).cells} == {c.key for c in plan_of(turned, data).cells}
@@ -49,12 +43,6 @@ def test_seeds_and_settings_multiply_cells_and_intermediates_stay_on_full_data(s
     assert {cell.spec["intermediate_key"] for cell in plan.cells if cell.intermediate} == full
 
 
-def test_an_intermediate_shares_the_seed_of_its_column(study, data):
-    plan = plan_of(dataclasses.replace(study, seeds=(1, 2)), data)
-    seed_of = {cell.key: cell.seed for cell in plan.cells}
-    assert all(seed_of[cell.spec["intermediate_key"]] == cell.seed for cell in plan.cells if cell.intermediate)
-
-
 def test_a_task_without_files_is_left_out_and_named(study, data):
     plan = plan_of(dataclasses.replace(study, tasks=(*study.tasks, "mi_behavior")), data)
     assert list(plan.missing) == ["mi_behavior"]
@@ -64,18 +52,6 @@ def test_a_task_without_files_is_left_out_and_named(study, data):
 def test_a_study_without_any_files_is_refused(study, tmp_path):
     with pytest.raises(MissingData, match="no task of study"):
         plan_of(study, tmp_path)
-
-
-def test_a_language_that_the_backbone_does_not_know_is_a_warning_of_each_task(study, data, monkeypatch):
-    plain = plan_of(study, data).splits
-    monkeypatch.setattr(
-        "harness.study.backbones.backbone.Backbone.language_warning", lambda self, language: f"knows no {language}"
-    )
-    warned = plan_of(study, data).splits
-    assert {name: splits.warnings for name, splits in warned.items()} == {
-        name: (*splits.warnings, "knows no en") for name, splits in plain.items()
-    }
-    assert all(isinstance(warning, str) for splits in plain.values() for warning in splits.warnings)
 
 
 def test_an_unknown_task_suggests_the_nearest(study, data):
@@ -187,14 +163,6 @@ def test_a_failed_baseline_stops_only_the_cells_that_stand_on_it(study, data, st
     assert len(report.not_run) == 2
     assert len(report.done) == 9 - 3
     assert not report.is_complete
-
-
-def test_a_failed_transfer_stops_nothing_else(study, data, store):
-    plan = plan_of(study, data)
-    broken = plan.transfers[0].cells[0]
-    report, _ = run(plan, store, lambda cell: cell.key == broken.key)
-    assert [cell.key for cell, _ in report.failed] == [broken.key]
-    assert len(report.done) == 8
 
 
 def test_baselines_of_more_seeds_are_trained_for_targets_alone(study, data):

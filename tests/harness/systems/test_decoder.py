@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -12,13 +11,13 @@ import torch
 from harness.study.backbones.backbone import AS_SYSTEMS
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems.decoders import Trained
-from harness.systems.epochs import CHECKPOINT
 from harness.systems.weights import POSITIONS_OF_DECODERS
 from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Instruction
-from tests.harness.systems.encoders.test_encoder import Killed, row_of
+from tests.harness.systems.encoders.test_encoder import row_of
 from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import run_systems, small_study
+from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_decoder import tiny_decoder
 from tests.support.systems.tiny_t5 import tiny_t5
 
@@ -47,18 +46,6 @@ def trained(weights, **changes):
     return Trained(KIND.configured({**SMALL, "weights": weights, **changes}, "test"), Place(), ASKS, 7)
 
 
-def by_a_pass_per_option(fitted, rows):
-    """Log-probabilities of options, each from a whole forward pass of a single prompt and option."""
-    expected = np.zeros((len(rows), len(fitted.options)))
-    with torch.inference_mode():
-        for row, prompt in enumerate(fitted.read(rows)):
-            for number, option in enumerate(fitted.options):
-                logits = fitted.network(input_ids=torch.tensor([[*prompt.ids, *option[:-1]]])).logits[0]
-                shares = logits[len(prompt.ids) - 1 :].double().log_softmax(dim=-1)
-                expected[row, number] = sum(float(shares[place, id]) for place, id in enumerate(option))
-    return expected
-
-
 def test_a_prompt_is_lines_of_the_instruction_the_turns_and_the_question_and_asks_for_the_answer():
     fitted = trained("random-tiny", tokens=1024)
     (prompt,) = fitted.read([row_of(["first"], "second", ["third"])])
@@ -83,7 +70,9 @@ def test_ranked_answers_equal_a_forward_pass_per_option_after_a_training_too(fam
     folder = str(tiny_decoder(tmp_path / "weights", SPOKEN, family=family))
     fitted, rows = KIND.fit(fit_of(tmp_path / "fit", folder)), rows_of("multiclass", 9, 3)
     rows = [row_of(["calm " * number], row.text, ["loud"] * (number % 3)) for number, row in enumerate(rows)]
-    np.testing.assert_allclose(fitted.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
+    prompts = [prompt.ids for prompt in fitted.read(rows)]
+    expected = by_a_pass_per_option(fitted.network, prompts, fitted.options)
+    np.testing.assert_allclose(fitted.predict(rows).logits, expected, atol=1e-4)
     assert {name.split(".")[-3] for name in fitted.weights} == {"lora_A", "lora_B"}
     untouched = trained(folder)
     frozen = [value for name, value in fitted.network.named_parameters() if name not in fitted.weights]
@@ -121,26 +110,6 @@ def test_it_learns_a_planted_rule_and_its_settings_change_what_it_says(tmp_path,
         assert np.abs(other - plain).max() > 1e-3
 
 
-@pytest.mark.parametrize("deadly", [1, 2])
-def test_a_training_that_is_killed_after_an_epoch_ends_with_the_same_weights(deadly, tmp_path, words):
-    def die(step, steps):
-        if step == deadly:
-            raise Killed
-
-    changes = {"epochs": 4, "patience": 2}
-    fit = fit_of(tmp_path / "killed", words, die, **changes)
-    with pytest.raises(Killed):
-        KIND.fit(fit)
-    assert (tmp_path / "killed" / CHECKPOINT).exists()
-    steps = []
-    again = KIND.fit(dataclasses.replace(fit, watch=lambda step, of: steps.append(step)))
-    whole = KIND.fit(fit_of(tmp_path / "whole", words, **changes))
-    assert steps == list(range(deadly + 1, len(whole.history) + 1))
-    assert (again.history, again.best_epoch) == (whole.history, whole.best_epoch)
-    for name, value in whole.weights.items():
-        assert torch.equal(value, again.weights[name]), name
-
-
 def test_what_is_kept_are_the_products_alone_and_they_are_read_with_their_own_weights_alone(tmp_path):
     folder = tiny_decoder(tmp_path / "llama", SPOKEN)
     fitted, rows = KIND.fit(fit_of(tmp_path / "fit", str(folder))), rows_of("multiclass", 9, 3)
@@ -166,7 +135,7 @@ def cell_of(study):
 
 def test_a_study_runs_it_and_its_weights_enter_keys_by_content_alone(tmp_path, command):
     study = studied(tmp_path / "runs", 'system.decoder.weights="random-tiny"')
-    assert study.run().is_complete
+    run_systems(study)
     cell = cell_of(study)
     assert [step["epoch"] for step in json.loads(study.store.open(cell.key, "history.json").read_text())] == [1]
     fitted = KIND.load(study.store.open(cell.key, "model/model.safetensors").parent, Place())
@@ -182,20 +151,6 @@ def test_a_study_runs_it_and_its_weights_enter_keys_by_content_alone(tmp_path, c
 
 
 # What is refused, each in one line.
-
-
-@pytest.mark.parametrize(
-    ("changes", "refusal"),
-    [
-        ({"epochs": 0}, "epochs 0 is not between 1 and 1000"),
-        ({"lora_rank": 0}, "lora_rank 0 is not between 1 and 1024"),
-        ({"precision": "fp8"}, "precision 'fp8' is not one of fp32, bf16"),
-        ({"new_tokens": True}, "has no setting 'new_tokens'"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(changes, refusal):
-    with pytest.raises(BadStudy, match=refusal):
-        KIND.configured(changes, "study.toml")
 
 
 @pytest.mark.parametrize(
@@ -220,28 +175,14 @@ def test_more_tokens_than_the_weights_read_with_an_answer_are_refused(words):
         trained(words, tokens=16)
 
 
-def test_without_its_packages_it_is_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
-        KIND.identity(KIND.configured({"weights": "random-tiny"}, "test"))
-
-
-def test_a_t5_carries_no_stack_and_the_refusal_says_what_trains_it(command, tmp_path):
-    folder = tiny_t5(tmp_path / "flan", SPOKEN)
-    code, _, err = command("plan", "tiny", "--set", f"backbone={folder}")
-    (line,) = err.splitlines()
-    assert code == 2
-    assert "a t5 answers in words and carries no stack" in line
-    assert "train it by the system 'seq2seq' (system.seq2seq.weights)" in line
-
-
 def test_decoders_carry_no_stack_and_the_refusal_says_why_and_what_trains_them(command, tmp_path):
     assert {kind for kind, system in AS_SYSTEMS.items() if system == "decoder"} == set(POSITIONS_OF_DECODERS)
-    for family in ("gpt2", "llama", "qwen2"):
-        folder = tiny_decoder(tmp_path / family, SPOKEN, family=family)
+    for family, system in {"gpt2": "decoder", "llama": "decoder", "qwen2": "decoder", "t5": "seq2seq"}.items():
+        is_t5, place = family == "t5", tmp_path / family
+        folder = tiny_t5(place, SPOKEN) if is_t5 else tiny_decoder(place, SPOKEN, family=family)
         code, _, err = command("plan", "tiny", "--set", f"backbone={folder}")
         (line,) = err.splitlines()
         assert code == 2
         assert f"backbone {family!r}: a {family} answers in words and carries no stack of an intermediate and a" in line
         assert "a second adapter would read nothing of a first" in line
-        assert "train it by the system 'decoder' (system.decoder.weights)" in line
+        assert f"train it by the system {system!r} (system.{system}.weights)" in line

@@ -18,15 +18,6 @@ SETTINGS = (
 )
 SYSTEMS = {  # the study's tasks and settings of the system, by its name
     "bi-encoder": ('tasks=["epitome_er"]', "tokens=16"),
-    "clsn": (
-        'tasks=["epitome_er", "epitome_ip"]',
-        'tasks=["epitome_er"]',
-        'siblings=["epitome_ip"]',
-        'sibling_labels="shuffled"',
-        "patience=3",
-        "tokens=16",
-        "width=16",
-    ),
     "decoder": ('tasks=["epitome_er"]', 'weights="random-tiny"', "tokens=1500", "lora_rank=2", "patience=3"),
 }
 KEPT = {"bi-encoder": {"spans.parquet", "rationales.parquet"}}

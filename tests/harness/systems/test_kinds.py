@@ -6,14 +6,17 @@ import dataclasses
 import json
 import subprocess
 import sys
+from functools import cache
 from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 
-from harness.study.systems import Fit, Kind, Place, Predicted, kind_names, kind_of
+from harness.study.systems import Fit, Kind, Place, Predicted, Sibling, kind_names, kind_of
+from harness.systems.epochs import CHECKPOINT
 from tasks import metrics
-from tasks.errors import BadStudy
+from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Example, Instruction, Label, Turn
 from tests.support.systems.fake_server import MODEL, fake_server
 
@@ -21,7 +24,8 @@ WORDS = ("calm", "warm", "cold", "harsh", "grey", "loud")
 SETTINGS = {  # where the defaults are no tiny random model, or train it for long
     "micromodels": {"encoder": "random-tiny", "bags": 2},
     "encoder": {"epochs": 2, "tokens": 64},
-    "clsn": {"epochs": 2, "learning_rate": 1e-3},
+    "clsn": {"epochs": 2, "learning_rate": 1e-3, "tokens": 32, "width": 32},
+    "bi-encoder": {"epochs": 2, "tokens": 32},
     "seq2seq": {"weights": "random-tiny", "epochs": 2, "tokens": 256},
     "prompted": {"model": MODEL},
     "decoder": {"weights": "random-tiny", "epochs": 2, "tokens": 256, "lora_rank": 2, "batch_size": 16},
@@ -51,38 +55,58 @@ def rows_of(kind, count, seed):
     return tuple(rows)
 
 
-def fit_of(name, kind, tmp_path, place, seed=7, **settings):
+class Killed(Exception):
+    """The end of a process, between two epochs."""
+
+
+def asked(name, kind, folder, place, seed=7, watch=lambda step, steps: None, **settings):
+    """What a system is asked to fit; a sibling has the same rows."""
     system = kind_of(name)
     train, validation = rows_of(kind, 60, 1), rows_of(kind, 20, 2)
     if not system.is_installed:
         pytest.skip(f"{name} needs its extra {system.reads.extra!r}")
     config = system.configured({**SETTINGS.get(name, {}), **settings}, "test")
-    fit = Fit(train, validation, label_of(kind), METRICS[kind], seed, config, tmp_path / "checkpoint", place)
-    if system.reads.instructions:
-        options = tuple(f"level {number}" for number in range(CLASSES[kind]))
-        fit = dataclasses.replace(fit, instruction=Instruction("What is {text}?", options))
-    return system.fit(fit)
+    siblings = {other: Sibling(label_of(kind), train, validation) for other in settings.get("siblings", ())}
+    fit = Fit(train, validation, label_of(kind), METRICS[kind], seed, config, folder / "checkpoint", place)
+    options = tuple(f"level {number}" for number in range(CLASSES[kind]))
+    instruction = Instruction("What is {text}?", options) if system.reads.instructions else None
+    return dataclasses.replace(fit, siblings=siblings, watch=watch, instruction=instruction)
+
+
+def fit_of(name, kind, folder, place, **settings):
+    return kind_of(name).fit(asked(name, kind, folder, place, **settings))
 
 
 EVERY = [(name, kind) for name in kind_names() for kind in kind_of(name).reads.labels]
 
 
-@pytest.fixture(autouse=True)
-def server(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def server():
     """What systems ask that ask a server."""
-    with fake_server("class 0", "class 1") as server:
-        monkeypatch.setenv("EMPATHY_SERVER", server.url)
+    with fake_server("class 0", "class 1") as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EMPATHY_SERVER", server.url)
         yield server
 
 
-@pytest.fixture
-def place(tiny, tmp_path):
-    return Place(backbone=tiny, answers=tmp_path / "answers")
+@pytest.fixture(scope="module")
+def place(tiny, tmp_path_factory):
+    return Place(backbone=tiny, answers=tmp_path_factory.mktemp("answers"))
+
+
+@pytest.fixture(scope="module")
+def fitted_of(place, tmp_path_factory):
+    """A system that learned a kind of label, by default the first that it reads; each is trained once."""
+
+    @cache
+    def fitted_of(name, kind=""):
+        return fit_of(name, kind or kind_of(name).reads.labels[0], tmp_path_factory.mktemp("fit"), place)
+
+    return fitted_of
 
 
 @pytest.mark.parametrize(("name", "kind"), EVERY)
-def test_a_system_predicts_what_it_predicts_after_it_was_saved_and_read_again(name, kind, tmp_path, place):
-    fitted, rows = fit_of(name, kind, tmp_path, place), rows_of(kind, 30, 3)
+def test_a_system_predicts_what_it_predicts_after_it_was_saved_and_read_again(name, kind, tmp_path, place, fitted_of):
+    fitted, rows = fitted_of(name, kind), rows_of(kind, 30, 3)
     predicted = fitted.predict(rows)
     assert predicted.logits.dtype == np.float32
     assert predicted.logits.shape == (30, label_of(kind).n_outputs)
@@ -96,8 +120,8 @@ def test_a_system_predicts_what_it_predicts_after_it_was_saved_and_read_again(na
 
 
 @pytest.mark.parametrize(("name", "kind"), EVERY)
-def test_what_a_system_saves_is_safetensors_and_json_without_a_word_of_the_rows(name, kind, tmp_path, place):
-    fit_of(name, kind, tmp_path, place).save(tmp_path / "model")
+def test_what_a_system_saves_is_safetensors_and_json_without_a_word_of_the_rows(name, kind, tmp_path, fitted_of):
+    fitted_of(name, kind).save(tmp_path / "model")
     files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
     assert {path.suffix for path in files} <= {".safetensors", ".json"}
     assert files
@@ -107,29 +131,159 @@ def test_what_a_system_saves_is_safetensors_and_json_without_a_word_of_the_rows(
 
 
 @pytest.mark.parametrize("name", kind_names())
-def test_a_system_does_not_look_at_the_labels_and_rationales_of_what_it_predicts(name, tmp_path, place):
-    kind = kind_of(name).reads.labels[0]
-    fitted, rows = fit_of(name, kind, tmp_path, place), rows_of(kind, 12, 3)
+def test_a_system_does_not_look_at_the_labels_and_rationales_of_what_it_predicts(name, fitted_of):
+    fitted, rows = fitted_of(name), rows_of(kind_of(name).reads.labels[0], 12, 3)
     blank = [row._replace(label=rows[0].label, rationale=(), group="", block="", id="") for row in rows]
     np.testing.assert_array_equal(fitted.predict(blank).logits, fitted.predict(rows).logits)
 
 
 @pytest.mark.parametrize("name", kind_names())
-def test_equal_seeds_give_equal_predictions(name, tmp_path, place):
-    kind = kind_of(name).reads.labels[0]
-    first, second = (fit_of(name, kind, tmp_path / part, place) for part in "ab")
-    np.testing.assert_array_equal(*(fitted.predict(rows_of(kind, 9, 3)).logits for fitted in (first, second)))
+def test_a_row_is_predicted_alike_beside_longer_ones(name, fitted_of):
+    fitted, (short,) = fitted_of(name), rows_of(kind_of(name).reads.labels[0], 1, 3)
+    long = short._replace(text="warm " * 9, context=(Turn("speaker", "calm " * 9), Turn("listener", "grey " * 9)))
+    alone, beside = fitted.predict([short]).logits[0], fitted.predict([long, short]).logits[1]
+    np.testing.assert_allclose(alone, beside, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", kind_names())
-def test_a_system_s_settings_are_json_and_its_file_loads_no_torch(name):
+def test_equal_seeds_give_equal_predictions(name, tmp_path, place, fitted_of):
+    kind = kind_of(name).reads.labels[0]
+    rows, again = rows_of(kind, 9, 3), fit_of(name, kind, tmp_path, place)
+    np.testing.assert_array_equal(again.predict(rows).logits, fitted_of(name).predict(rows).logits)
+
+
+@pytest.mark.parametrize("name", kind_names())
+def test_a_system_s_settings_are_json(name):
     system = kind_of(name)
     settings = dataclasses.asdict(system.config())
     assert json.loads(json.dumps(settings)).keys() == settings.keys()
     assert system.configured(json.loads(json.dumps(settings)), "test") == system.config()
-    code = "import sys; from harness.study.systems import kind_of;"
-    code += f"kind_of({name!r}); assert not {{'torch', 'transformers', 'sklearn'}} & set(sys.modules)"
+
+
+def test_asking_systems_for_settings_steps_and_costs_loads_no_torch():
+    code = "import sys; from harness.study.systems import kind_names, kind_of; from harness.systems import system_of;"
+    code += "[system_of({'trainer': name}) for name in ('lanes', 'library')];"
+    code += "[(kind_of(name), system_of({'system': name})) for name in kind_names()];"
+    code += "asked = kind_of('prompted'); asked.identity(asked.configured({'weights': 'random-tiny'}, ''));"
+    code += "assert not {'torch', 'transformers', 'sklearn'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# What trains in epochs goes on after a kill.
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bi-encoder", {}),
+        ("clsn", {"siblings": ["other"], "sibling_labels": "shuffled"}),
+        ("clsn", {"patience": 3}),
+        ("encoder", {"patience": 2}),
+        ("seq2seq", {"patience": 2}),
+        ("decoder", {"patience": 2}),
+    ],
+    ids=str,
+)
+def test_a_training_that_is_killed_after_an_epoch_ends_with_the_same_weights(name, settings, tmp_path, place):
+    steps = []
+
+    def dies(step, of):
+        steps.append(step)
+        if len(steps) == 2:
+            raise Killed
+
+    fit = asked(name, "multiclass", tmp_path / "killed", place, watch=dies, **{"epochs": 4, **settings})
+    with pytest.raises(Killed):
+        kind_of(name).fit(fit)
+    assert (fit.checkpoint / CHECKPOINT).exists()
+    again = kind_of(name).fit(fit)
+    whole = kind_of(name).fit(dataclasses.replace(fit, checkpoint=tmp_path / "whole", watch=lambda step, of: None))
+    assert steps == list(range(1, len(whole.history) + 1))
+    assert (again.history, again.best_epoch) == (whole.history, whole.best_epoch)
+    for part, value in whole.weights.items():
+        assert torch.equal(value, again.weights[part]), part
+
+
+# What is refused, each in one line.
+
+
+@pytest.mark.parametrize("name", ["bi-encoder", "clsn", "encoder"])
+def test_what_was_trained_on_a_backbone_is_read_again_with_that_backbone_alone(name, tmp_path, place, fitted_of):
+    fitted_of(name, "multiclass").save(tmp_path / "model")
+    other = dataclasses.replace(place.backbone, weights_sha256="0" * 64)
+    with pytest.raises(BadInput, match=r"another (backbone|encoder) \(weights .* is not 000000000000\)"):
+        kind_of(name).load(tmp_path / "model", Place(backbone=other))
+    with pytest.raises(BadInput, match="none is given"):
+        kind_of(name).load(tmp_path / "model", Place())
+
+
+LOW_RANK = {"encoder": {"lora_rank": 8}, "seq2seq": {"lora_rank": 8, "weights": "random-tiny"}}
+
+
+@pytest.mark.parametrize(("name", "settings"), [*LOW_RANK.items(), ("decoder", {"weights": "random-tiny"})])
+def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(name, settings, monkeypatch):
+    monkeypatch.setattr(f"harness.systems.kinds.{name}.find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
+        kind_of(name).identity(kind_of(name).configured(settings, "test"))
+
+
+REFUSED = [
+    ("bi-encoder", {"joins": "both"}, "joins 'both' is not one of attention, concatenated, response"),
+    ("bi-encoder", {"tokens": 2}, "tokens 2 is not between 3 and 512"),
+    ("bi-encoder", {"rationale_weight": -1}, "rationale_weight -1.0 is not between 0 and 1e"),
+    ("clsn", {"network": "bert"}, "network 'bert' is not one of clsn, plain"),
+    ("clsn", {"loss": "ldam"}, "loss 'ldam' is not one of focal, cross-entropy"),
+    ("clsn", {"gamma": 6}, "gamma 6.0 is not between 0 and 5"),
+    ("clsn", {"siblings": ["a", "b"]}, r"siblings \['a', 'b'\] are 2 tasks; name one, or none"),
+    (
+        "clsn",
+        {"sibling_labels": "shuffled"},
+        "sibling_labels 'shuffled' has no sibling to shuffle; name it in",
+    ),
+    ("clsn", {"tokens": 2}, "tokens 2 is not between 3 and 512"),
+    ("decoder", {"epochs": 0}, "epochs 0 is not between 1 and 1000"),
+    ("decoder", {"lora_rank": 0}, "lora_rank 0 is not between 1 and 1024"),
+    ("decoder", {"precision": "fp8"}, "precision 'fp8' is not one of fp32, bf16"),
+    ("decoder", {"new_tokens": True}, "has no setting 'new_tokens'"),
+    ("encoder", {"loss": "focall"}, "loss 'focall' is not known; did you mean 'focal'"),
+    ("encoder", {"gamma": 9.0, "loss": "focal"}, "gamma 9.0 of loss 'focal' is not a number from 0 to 5"),
+    ("encoder", {"loss": "ldam", "deferred_from": 31}, "deferred_from 31 is no epoch of 30"),
+    ("encoder", {"tokens": 4}, "tokens 4 is not between 8 and 8192"),
+    ("encoder", {"precision": "fp8"}, "precision 'fp8' is not one of fp32, bf16"),
+    ("encoder", {"window": [3]}, "window"),
+    ("micromodels", {"leak": "all"}, "leak 'all' is not one of none, published"),
+    ("micromodels", {"bags": 0}, "bags 0 is not between 1 and 1000"),
+    ("micromodels", {"thresholds": []}, r"thresholds \(\) are not cosines"),
+    ("micromodels", {"thresholds": [70.0]}, r"thresholds \(70.0,\) are not cosines"),
+    ("prompted", {"templates": ["Label {options}"]}, "asks without the text"),
+    ("prompted", {"url": "example.org"}, "is no address of a server"),
+    ("prompted", {"most_cost": 3}, "most_cost needs price_in and price_out"),
+    ("prompted", {"limit": "tokens"}, "limit 'tokens' is not one of max_tokens, max_completion_tokens"),
+    ("prompted", {"in_flight": 0}, "in_flight 0 is not between 1 and 256"),
+    ("prompted", {"api_key": "x"}, "has no setting 'api_key'"),
+    ("prompted", {"answers": "json"}, "answers 'json' is not one of text, schema"),
+    ("prompted", {"weights": "random-tiny", "model": "gpt-5"}, "model 'gpt-5' is of a server, and weights"),
+    ("prompted", {"weights": "random-tiny", "repeats": 3}, "repeats 3 is of a server"),
+    ("prompted", {"weights": "random-tiny", "url": "http://a/v1"}, "url 'http://a/v1' is of a server"),
+    ("seq2seq", {"tokens": 8}, "tokens 8 is not between 16 and 8192"),
+    ("seq2seq", {"precision": "fp8"}, "precision 'fp8' is not one of fp32, bf16"),
+    ("seq2seq", {"lora_rank": 2, "epochs": 0}, "lora_rank 2 is to be trained in 0 epochs"),
+    ("seq2seq", {"window": [3]}, "window"),
+    ("tfidf", {"reads": "all"}, "reads .* is not"),
+    ("tfidf", {"words": 0}, "words .* is not"),
+    ("tfidf", {"buckets": 1}, "buckets .* is not"),
+    ("tfidf", {"strength": 0.0}, "strength .* is not"),
+    ("tfidf", {"class_weights": "even"}, "class_weights .* is not"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "refusal"), REFUSED, ids=str)
+def test_settings_out_of_range_are_refused_by_name(name, settings, refusal):
+    with pytest.raises(BadStudy, match=f"study.toml: .*{refusal}"):
+        kind_of(name).configured(settings, "study.toml")
+
+
+# The majority, and the contract's own checks.
 
 
 @pytest.mark.parametrize("kind", CLASSES)

@@ -15,15 +15,11 @@ from hypothesis import strategies as st
 from adapters_store.record import LEAKING
 from analysis.results import leaderboard as leaderboards
 from analysis.results.leaderboard import leaderboard
-from benchmarks.studies import micromodels_reduction as reductions
-from benchmarks.studies.micromodels_reduction import fewer, reduction
 from harness.preflight.smoke import smoke_of
 from harness.scoring.system_scorer import SystemScorer
-from harness.study import systems
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
 from harness.study.systems import Fit, Place, Sibling, kind_of
-from harness.study.systems.checks import check_system
 from harness.systems import system_of
 from harness.systems.micromodels import (
     FARTHEST,
@@ -39,10 +35,10 @@ from harness.systems.micromodels import (
 )
 from harness.training.recipe import Attempt, Recipe
 from tasks.errors import BadInput
-from tasks.rationales import FORMS, marked, placed, token_f1
+from tasks.rationales import marked, token_f1
 from tasks.task import Example
 from tests.harness.systems.test_kinds import label_of, rows_of
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import run_systems, small_study
 
 KIND = kind_of("micromodels")
 MECHANISMS = ("epitome_er", "epitome_ip", "epitome_ex")
@@ -125,13 +121,6 @@ def test_a_folder_that_does_something_else_is_refused_in_a_line(tmp_path, poolin
     with pytest.raises(BadBackbone, match=refusal) as problem:
         encoder_of(encoder_folder(tmp_path, pooling, *further))
     assert "\n" not in str(problem.value)
-
-
-def test_a_folder_that_is_no_encoder_is_refused(tmp_path):
-    with pytest.raises(BadBackbone, match=r"config.json"):
-        encoder_of(str(tmp_path))
-    with pytest.raises(BadBackbone, match="no such folder"):
-        encoder_of(str(tmp_path / "nothing"))
 
 
 # Features by hand: three replies, of two sentences, of one, and of none.
@@ -260,26 +249,6 @@ def test_rows_without_a_rationale_or_without_a_class_are_refused_in_a_line(tmp_p
         KIND.fit(fit_of(tmp_path, tiny, tuple(row for row in rows if row.label < 2)))
 
 
-@pytest.mark.parametrize(
-    ("settings", "refusal"),
-    [
-        ({"leak": "all"}, "leak 'all' is not one of none, published"),
-        ({"bags": 0}, "bags 0 is not between 1 and 1000"),
-        ({"thresholds": []}, r"thresholds \(\) are not cosines"),
-        ({"thresholds": [70.0]}, r"thresholds \(70.0,\) are not cosines"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(settings, refusal):
-    with pytest.raises(BadInput, match=refusal):
-        KIND.configured(settings, "study.toml")
-
-
-def test_without_its_extra_the_line_names_what_to_install(monkeypatch, tiny):
-    monkeypatch.setattr(systems, "find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"system 'words' needs .* pip install 'empathy-transfer\[micromodels\]'"):
-        check_system(KIND, "words", tiny)
-
-
 @needs_library
 def test_another_encoder_than_that_of_the_training_is_refused(tmp_path, tiny):
     KIND.fit(fit_of(tmp_path / "fit", tiny)).save(tmp_path / "model")
@@ -319,8 +288,7 @@ STUDY = (
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     study = small_study(tmp_path_factory.mktemp("micromodels") / "runs", *STUDY)
-    report = study.run(only_keys=[cell.key for cell in study.plan.cells if cell.system])
-    assert not report.failed, report.failed
+    run_systems(study)
     return study
 
 
@@ -416,41 +384,6 @@ def test_new_texts_are_scored_by_micromodels_and_refused_to_what_leaks(done):
 
 
 # Fewer seeds.
-
-
-def test_seeds_that_fire_least_are_dropped_and_what_they_fired_goes_to_others():
-    cosines = np.array([[0.9, 0.8, 0.1], [0.7, 0.9, 0.2], [0.9, 0.75, 0.3], [0.1, 0.8, 0.6], [0.2, 0.8, 0.3]])
-    kept = [numbers.tolist() for numbers in fewer(cosines, 0.7, (1, 2, 9))]
-    assert kept == [[0, 1, 2], [0, 1], [1]]  # seed 1 fires three times of five, seed 0 twice
-    assert [numbers.tolist() for numbers in fewer(cosines, 0.95, (1,))] == [[0, 1, 2], [0]]  # none fires; the nearest
-
-
-@pytest.mark.parametrize("leak", ["none", "published"])
-def test_the_curve_begins_where_all_seeds_are_and_is_ranked_on_the_test_by_the_leak_alone(tmp_path, tiny, leak):
-    fit, test = fit_of(tmp_path, tiny, leak=leak), rows_of("multiclass", 30, 3)
-    curve = reduction(fit, test, (1, 3, 10))
-    assert [(point.seeds, point.form) for point in curve[:3]] == [(curve[0].seeds, form) for form in FORMS]
-    assert [point.seeds for point in curve[3::3]] == [10, 3, 1]
-    assert curve[0].seeds == sum(bool(row.rationale) for row in fit.train)
-    if KIND.is_installed:
-        spans = KIND.fit(fit).predict(test).spans
-        letters = [[(place, place + 1) for place in range(len(row.text))] for row in test]  # random-tiny reads bytes
-        gold = [marked(own, placed(row.text, row.rationale).spans) for own, row in zip(letters, test, strict=True)]
-        own = [[(span.start, span.end) for span in spans if span.row == number] for number in range(len(test))]
-        marks = [marked(*both) for both in zip(letters, own, strict=True)]
-        assert curve[0].token_f1 == token_f1(gold, marks, curve[0].form)
-    others = tuple(row._replace(text=row.text.replace("filler", "another")) for row in test)
-    ranked = []
-
-    def noted(cosines, threshold, counts):
-        ranked.append(cosines)
-        return fewer(cosines, threshold, counts)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reductions, "fewer", noted)
-        reduction(fit, test, (1,))
-        reduction(fit, others, (1,))
-    assert np.array_equal(*ranked) == (leak == "none")
 
 
 @needs_library

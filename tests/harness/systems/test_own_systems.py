@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -35,12 +34,6 @@ SYSTEMS = (
 def forgotten(monkeypatch):
     """Files that a test adds are unknown to the next."""
     monkeypatch.setattr(systems, "_own", {})
-
-
-def test_each_is_about_forty_lines():
-    for path in FILES:
-        code = [line for line in path.read_text().splitlines() if line.strip() and not line.strip().startswith('"""')]
-        assert 35 <= len(code) <= 50
 
 
 def test_a_file_that_was_not_named_is_no_system(command, tmp_path):
@@ -191,21 +184,3 @@ def test_they_keep_the_contract(path, tmp_path):
         again = own.load(tmp_path / kind / "model", Place()).predict(rows)
         np.testing.assert_allclose(again.logits, fitted.predict(rows).logits, rtol=1e-6)
         assert again.logits.shape == (12, label_of(kind).n_outputs)
-
-
-def test_one_that_dies_goes_on_from_its_checkpoint(tmp_path):
-    add_files([FOLDER / "length.py"])
-    own, rows, heard = kind_of("length"), rows_of("continuous", 40, 1), []
-
-    def die_at_seven(step, steps):
-        heard.append(step)
-        if len(heard) == 7:
-            raise KeyboardInterrupt
-
-    fit = Fit(rows, rows, label_of("continuous"), "pearson_r", 1, own.config(), tmp_path / "a", watch=die_at_seven)
-    with pytest.raises(KeyboardInterrupt):
-        own.fit(fit)
-    interrupted = own.fit(dataclasses.replace(fit, watch=lambda step, steps: heard.append(step)))
-    whole = own.fit(dataclasses.replace(fit, checkpoint=tmp_path / "b", watch=lambda step, steps: None))
-    assert heard == list(range(1, 21))
-    assert interrupted.line == whole.line

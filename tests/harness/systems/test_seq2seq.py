@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -17,16 +16,16 @@ from harness.engines.remote import _of_rows
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.epochs import CHECKPOINT
 from harness.systems.instructed import LEAST, Frame, Marks, Reader, frame_of
 from harness.systems.seq2seq import LongerEmbedding, LongerHead, Trained, options_of, packed, scores
 from harness.systems.weights import resolve_t5
 from harness.training.tokens.tokenizer import load_tokenizer
-from tasks.errors import BadInput, BadStudy
+from tasks.errors import BadInput
 from tasks.task import METRICS, Instruction
-from tests.harness.systems.encoders.test_encoder import Killed, folder_of, row_of
+from tests.harness.systems.encoders.test_encoder import folder_of, row_of
 from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
 from tests.support.studies.small_study import small_study
+from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_t5 import tiny_t5
 from tests.support.systems.whole_prompt import text_of
 
@@ -55,17 +54,9 @@ def trained(asks=ASKS, **changes):
     return Trained(KIND.configured({**SMALL, **changes}, "test"), Place(), asks, 7)
 
 
-def by_a_pass_per_option(fitted, rows):
-    """Log-probabilities of options, each from a whole forward pass of a single row."""
-    expected = np.zeros((len(rows), len(fitted.options)))
-    with torch.inference_mode():
-        for row, prompt in enumerate(fitted.read(rows)):
-            for number, option in enumerate(fitted.options):
-                inputs = torch.tensor([[fitted.start, *option[:-1]]])
-                logits = fitted.network(input_ids=torch.tensor([prompt.ids]), decoder_input_ids=inputs).logits[0]
-                shares = logits.double().log_softmax(dim=-1)
-                expected[row, number] = sum(float(shares[place, id]) for place, id in enumerate(option))
-    return expected
+def expected_of(fitted, rows):
+    prompts = [prompt.ids for prompt in fitted.read(rows)]
+    return by_a_pass_per_option(fitted.network, prompts, fitted.options, fitted.start)
 
 
 # What is read.
@@ -124,15 +115,6 @@ def test_braces_of_a_text_are_no_place_for_another():
     assert "Question: Is {text} {0} no?" in text_of(row_of([], "{text} {0}", []), frame_of(ASKS))
 
 
-def test_what_is_read_is_what_the_text_says(words):
-    row = row_of(["calm", "warm"], "cold", ["grey"])
-    fitted = trained(weights=words)
-    (prompt,) = fitted.read([row])
-    whole = load_tokenizer(resolve_t5(words)).ids([text_of(row, frame_of(ASKS))])[0]
-    assert list(prompt.ids) == [*whole, 1]
-    assert not prompt.is_cut
-
-
 def test_an_instruction_that_leaves_no_room_is_refused_with_the_tokens_that_it_needs():
     with pytest.raises(BadInput, match=r"reads tokens = 64, of which the instruction takes (\d+); set tokens to"):
         trained(tokens=64)
@@ -143,14 +125,15 @@ def test_an_instruction_that_leaves_no_room_is_refused_with_the_tokens_that_it_n
 # How answers are ranked.
 
 
-@pytest.mark.parametrize("changes", [{}, {"instruction": False}, {"epochs": 0}])
-@pytest.mark.parametrize("is_gated", [True, False])
+@pytest.mark.parametrize(
+    ("is_gated", "changes"), [(True, {}), (False, {"instruction": False}), (False, {"epochs": 0})], ids=str
+)
 def test_ranked_answers_equal_a_forward_pass_per_option(is_gated, changes, tmp_path):
     folder = tiny_t5(tmp_path / "t5", SPOKEN, is_gated=is_gated)
     for asks in (ASKS, dataclasses.replace(ASKS, new_tokens=True)):
         fitted, rows = trained(asks, weights=str(folder), **changes), rows_of("multiclass", 9, 3)
         rows = [row_of(["calm " * number], row.text, ["loud"] * (number % 3)) for number, row in enumerate(rows)]
-        np.testing.assert_allclose(fitted.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
+        np.testing.assert_allclose(fitted.predict(rows).logits, expected_of(fitted, rows), atol=1e-4)
 
 
 def test_a_tokenizer_of_t5_s_own_kind_is_read_and_no_word_of_a_row_is_taken_for_its_end(tmp_path):
@@ -160,7 +143,7 @@ def test_a_tokenizer_of_t5_s_own_kind_is_read_and_no_word_of_a_row_is_taken_for_
     assert prompt.ids[-1] == 1
     assert not {0, 1} & set(prompt.ids[:-1])
     assert all(option[-1] == 1 and 1 not in option[:-1] for option in fitted.options)
-    np.testing.assert_allclose(fitted.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
+    np.testing.assert_allclose(fitted.predict(rows).logits, expected_of(fitted, rows), atol=1e-4)
 
 
 def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
@@ -212,32 +195,12 @@ def test_no_does_not_beat_no_communication_because_it_begins_it():
     assert (wrong[:, 0] > wrong[:, 1]).all(), "without its end the shorter would win"
 
 
-def test_every_option_ends_and_the_end_counts():
-    tokenizer = load_tokenizer(resolve("random-tiny"))
-    options = options_of(tokenizer, ["no", "no communication"], END)
-    assert options == ((*ids_of("no"), END), (*ids_of("no communication"), END))
-    together = packed(options, 1, torch.device("cpu"))
-    assert together.targets.tolist() == [*options[0], *options[1]]
-    assert together.inputs.tolist() == [1, *options[0][:-1], 1, *options[1][:-1]]
-    sees = together.mask[0, 0] == 0
-    for place, option in enumerate(together.option.tolist()):
-        for other, of_other in enumerate(together.option.tolist()):
-            assert bool(sees[place, other]) == (option == of_other and other <= place)
-
-
 def test_options_that_are_the_same_tokens_or_none_are_refused(words):
     tokenizer = load_tokenizer(resolve_t5(words))
     with pytest.raises(BadInput, match="options 'yes' and 'nay' are the same tokens of these weights; rename one"):
         options_of(tokenizer, ["yes", "nay"], 1)
     with pytest.raises(BadInput, match="option ' ' has no token of these weights"):
         options_of(tokenizer, ["no", " "], 1)
-
-
-def test_neighbours_in_a_batch_change_nothing():
-    fitted = trained()
-    short, long = row_of(["hi"], "you", []), row_of(["a" * 20], "b" * 20, ["c" * 9])
-    alone, beside = fitted.predict([short]).logits[0], fitted.predict([long, short]).logits[1]
-    np.testing.assert_allclose(alone, beside, atol=1e-4)
 
 
 # New tokens.
@@ -291,73 +254,6 @@ def test_it_learns_a_planted_rule_and_the_ablations_change_what_it_says(tmp_path
         assert np.abs(other.predict(rows).logits - plain.predict(rows).logits).max() > 1e-3
 
 
-def accuracy_on_renamed_options(folder, *, is_asked, most_steps):
-    """Train one T5 on two instructions that name the same classes the other way round; accuracy on unseen rows of both.
-
-    Rows are a word that tells the class and two letters; pairs of letters that are scored were not trained on.
-    """
-    names = (("x", "z"), ("z", "x"))
-    both = [trained(Instruction("{text}", pair), weights=folder, instruction=is_asked, tokens=64) for pair in names]
-    both[1].network = both[0].network
-    optimizer, rng = torch.optim.AdamW(both[0].weights.values(), lr=2e-3), np.random.default_rng(1)
-    torch.manual_seed(0)
-    pairs = [f"{first} {second}" for first in "abcd" for second in "abcd" if first != second]
-    rows = [(row_of([], f"{word} {pair}", []), place) for place, word in enumerate(WORDS[:2]) for pair in pairs]
-    train = [row for row in rows if row[0].text[-3:] not in pairs[::4]]
-    unseen = [row for row in rows if row not in train]
-    prompts = [fitted.read([row for row, _ in train]) for fitted in both]
-    for _ in range(most_steps):
-        both[0].network.train()
-        numbers = rng.integers(0, len(train), 24)
-        gold = [train[number][1] for number in numbers]
-        losses = [part.loss([own[n] for n in numbers], gold) for part, own in zip(both, prompts, strict=True)]
-        optimizer.zero_grad()
-        sum(losses).backward()
-        optimizer.step()
-        if float(sum(losses).detach()) < 0.02:
-            break
-    labels = [place for _, place in unseen]
-    each = [np.mean(part.predict([row for row, _ in unseen]).logits.argmax(axis=1) == labels) for part in both]
-    return float(np.mean(each))
-
-
-@pytest.mark.slow
-def test_on_renamed_options_the_instruction_is_followed_and_without_it_nothing_can_be(tmp_path):
-    spoken = (*SPOKEN, *"abcd")
-    shape = {"d_model": 64, "d_ff": 128, "num_heads": 4, "dropout": 0.0}
-    folder = str(tiny_t5(tmp_path / "t5", spoken, **shape))
-    assert accuracy_on_renamed_options(folder, is_asked=True, most_steps=500) == 1.0
-    assert accuracy_on_renamed_options(folder, is_asked=False, most_steps=100) == 0.5
-
-
-def test_following_turns_are_read_as_far_as_the_window_asks_for_them(words):
-    rows = [row_of(["calm"], "warm", ["grey"])]
-    fitted = trained(weights=words)
-    bare = fitted.predict([rows[0]._replace(after=())]).logits
-    assert np.abs(fitted.predict(rows).logits - bare).max() > 1e-4
-
-
-@pytest.mark.parametrize("deadly", [1, 2])
-def test_a_training_that_is_killed_after_an_epoch_ends_with_the_same_weights(deadly, tmp_path, words):
-    def die(step, steps):
-        if step == deadly:
-            raise Killed
-
-    asks = dataclasses.replace(ASKS, new_tokens=True)
-    changes = {"weights": words, "epochs": 4, "patience": 2, "asks": asks}
-    fit = fit_of(tmp_path / "killed", die, **changes)
-    with pytest.raises(Killed):
-        KIND.fit(fit)
-    assert (tmp_path / "killed" / CHECKPOINT).exists()
-    steps = []
-    again = KIND.fit(dataclasses.replace(fit, watch=lambda step, of: steps.append(step)))
-    whole = KIND.fit(fit_of(tmp_path / "whole", **changes))
-    assert steps == list(range(deadly + 1, len(whole.history) + 1))
-    assert (again.history, again.best_epoch) == (whole.history, whole.best_epoch)
-    for name, value in whole.weights.items():
-        assert torch.equal(value, again.weights[name]), name
-
-
 def test_without_epochs_the_weights_answer_as_they_are_and_none_is_kept(tmp_path, words):
     fitted, rows = KIND.fit(fit_of(tmp_path / "fit", weights=words, epochs=0)), rows_of("multiclass", 9, 3)
     assert (list(fitted.history), fitted.best_epoch) == ([], None)
@@ -365,7 +261,7 @@ def test_without_epochs_the_weights_answer_as_they_are_and_none_is_kept(tmp_path
     assert (tmp_path / "model" / "model.safetensors").stat().st_size < 100
     again = KIND.load(tmp_path / "model", Place())
     np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
-    np.testing.assert_allclose(again.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
+    np.testing.assert_allclose(again.predict(rows).logits, expected_of(fitted, rows), atol=1e-4)
 
 
 def test_products_of_low_rank_and_new_tokens_are_trained_and_kept_alone(tmp_path, words):
@@ -408,13 +304,6 @@ def test_stored_weights_are_read_again_with_those_that_they_were_trained_from_al
         KIND.load(tmp_path / "model", Place())
 
 
-def test_what_is_saved_is_the_instruction_and_no_text_of_a_row(tmp_path):
-    KIND.fit(fit_of(tmp_path / "fit", epochs=1)).save(tmp_path / "model")
-    facts = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert facts["instruction"]["options"] == list(ASKS.options)
-    assert not [word for word in WORDS if word in json.dumps(facts)]
-
-
 def studied(tmp_path, *changes, tasks='["epitome_er", "esconv_question"]'):
     overrides = ('systems=["seq2seq", "majority"]', "transfers=false", 'system.seq2seq.weights="random-tiny"')
     return small_study(tmp_path / "runs", *overrides, f"tasks={tasks}", *changes)
@@ -433,18 +322,6 @@ def test_an_instruction_enters_the_keys_of_the_cells_that_read_it_alone(tmp_path
     assert differing == ["instruction of epitome_er"]
 
 
-@pytest.mark.parametrize("epochs", [0, 1])
-def test_a_study_runs_it_with_and_without_training(epochs, tmp_path):
-    study = studied(tmp_path, f"system.seq2seq.epochs={epochs}", "system.seq2seq.tokens=1500", tasks='["epitome_er"]')
-    assert study.run().is_complete
-    (cell,) = [cell for cell in study.plan.cells if cell.system == "seq2seq"]
-    history = json.loads(study.store.open(cell.key, "history.json").read_text())
-    assert [step["epoch"] for step in history] == list(range(1, epochs + 1))
-    fitted = KIND.load(study.store.open(cell.key, "model/model.safetensors").parent, Place())
-    assert isinstance(fitted, Trained)
-    assert fitted.instruction == study.plan.splits["epitome_er"].task.instruction
-
-
 def test_a_task_without_an_instruction_is_refused_before_anything_runs(tmp_path, capsys):
     entry = 'id = "tones"\nfiles = ["a.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\nclasses = ["cold", "warm"]\n'
     (tmp_path / "tones.toml").write_text(entry)
@@ -460,27 +337,6 @@ def test_a_task_without_an_instruction_is_refused_before_anything_runs(tmp_path,
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "system 'seq2seq' asks by an instruction, and task 'tones' has none; write [instruction] in its" in line
-
-
-@pytest.mark.parametrize(
-    ("changes", "refusal"),
-    [
-        ({"tokens": 8}, "tokens 8 is not between 16 and 8192"),
-        ({"precision": "fp8"}, "precision 'fp8' is not one of fp32, bf16"),
-        ({"lora_rank": 2, "epochs": 0}, "lora_rank 2 is to be trained in 0 epochs"),
-        ({"window": [3]}, "window"),
-        ({"stop_on": "test"}, "has no setting 'stop_on'"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(changes, refusal):
-    with pytest.raises(BadStudy, match=refusal):
-        KIND.configured(changes, "study.toml")
-
-
-def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
-        KIND.identity(KIND.configured({"lora_rank": 8, "weights": "random-tiny"}, "test"))
 
 
 def test_the_plan_counts_what_a_whole_model_keeps(tmp_path, tiny):

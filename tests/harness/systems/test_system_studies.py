@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pandas as pd
 import pytest
 
 from analysis.gains.cells import planned_cells
 from analysis.gains.columns import Lane, columns
-from harness.engines.remote import RemotePack
 from harness.run.grid import GridReport, steps_of
-from harness.study.file import load_study
-from harness.study.plan import Pack
 from harness.systems.fitted import OF_SYSTEM
-from tasks.errors import BadStudy
 from tests.support.studies.small_study import ONE, OVERRIDES, TWO, small_study
 
 SYSTEMS = (
@@ -49,30 +44,6 @@ def test_a_plan_ends_with_the_cells_of_systems_and_leaves_those_of_adapters_as_t
     assert [cell.target for cell in only.cells if cell.system == "tfidf"] == [TWO]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "refusal"),
-    [
-        (['systems=["majorty"]'], "no system 'majorty' is known here; did you mean 'majority'"),
-        (['system.tfdif.reads="both"'], r"\[system.tfdif\] is not among the study's systems; did you mean 'tfidf'"),
-        (["system.tfidf.rate=1"], "system.tfidf: system 'tfidf' has no setting 'rate'"),
-        (['system.tfidf.reads="all"'], "system.tfidf: reads 'all' is not one of both, response, context"),
-        (['system.tfidf.tasks=["moods"]'], r"system.tfidf.tasks \['moods'\] is not a list of the study's own tasks"),
-        (['systems=["Words"]'], "system 'Words': a name may hold only small letters"),
-        (["system=3"], "system is a table of tables"),
-        (["system.tfidf=3"], "system.tfidf is a table of fields"),
-    ],
-)
-def test_what_a_study_says_wrongly_of_its_systems_is_refused_in_one_line(overrides, refusal):
-    with pytest.raises(BadStudy, match=refusal) as problem:
-        load_study("tiny", ['systems=["tfidf"]', *overrides])
-    assert "\n" not in str(problem.value)
-
-
-def test_a_refused_system_ends_a_command_with_2(command, tmp_path):
-    code, _, err = command("plan", "tiny", "--store", tmp_path, "--set", 'systems=["majorty"]')
-    assert (code, len(err.splitlines())) == (2, 1)
-
-
 def test_two_systems_of_one_seed_are_two_rows_and_two_lanes(done):
     manifest = done.store.manifest("tiny")
     frame = planned_cells(done.store, manifest)
@@ -89,20 +60,6 @@ def test_another_run_finds_every_cell_and_trains_none(done):
     report = GridReport()
     assert steps_of(done.plan, done.store, report) == []
     assert len(report.stored) == len(done.plan.cells)
-
-
-def test_a_job_on_another_machine_runs_a_system_s_cell(store, done):
-    study = system_study(store.root)
-    cell = next(cell for cell in study.plan.cells if cell.system == "response")
-    job = study.launch(threads=1).job(Pack((cell,)))
-    assert isinstance(job, RemotePack)
-    assert job.pack.cells == (cell,)
-    from harness.engines.local import Job
-
-    (outcome,) = job(Job("tiny"))
-    assert outcome.error is None
-    ours, theirs = (pd.read_parquet(place.open(cell.key, "test.parquet")) for place in (store, done.store))
-    pd.testing.assert_frame_equal(ours, theirs)
 
 
 @pytest.mark.parametrize(("protocol", "shares"), [("protocol.repeats=3", 0.2), ("protocol.folds=5", 1.25)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -11,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
 from harness.study.systems import Place
-from tasks.errors import BadInput, BadStudy
+from tasks.errors import BadInput
 from tasks.task import Turn
 from tests.harness.systems.test_kinds import fit_of, rows_of
 
@@ -84,17 +82,3 @@ def test_a_context_that_no_row_has_is_refused_in_one_line(tmp_path):
     train = [row._replace(context=()) for row in rows_of("multiclass", 20, 3)]
     with pytest.raises(BadInput, match="tfidf reads 'context', and no training row has a word there"):
         fit_with(train, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"reads": "all"}, {"words": 0}, {"buckets": 1}, {"strength": 0.0}, {"class_weights": "even"}]
-)
-def test_settings_out_of_range_are_refused(settings, tmp_path):
-    with pytest.raises(BadStudy, match=f"test: {next(iter(settings))} .* is not"):
-        fit_of("tfidf", "multiclass", tmp_path, Place(), **settings)
-
-
-def test_few_buckets_mix_terms_and_many_keep_them_apart(tmp_path):
-    fitted = fit_of("tfidf", "multiclass", tmp_path, Place(), buckets=2**4, reads="response")
-    assert len(fitted.buckets) <= 2**4
-    assert dataclasses.asdict(fitted.config)["buckets"] == 2**4

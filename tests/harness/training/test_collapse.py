@@ -100,12 +100,6 @@ def test_a_cell_that_diverged_is_trained_once_more_as_if_with_the_smaller_rate(c
         assert store.open(wild.key, name).read_bytes() == other.open(plain.key, name).read_bytes()
 
 
-def test_without_the_option_nothing_is_retried(cells, store):
-    (results,) = cells.run(store, [cells.cell(HIGH, retry=False)])
-    assert "retried" not in results
-    assert "collapsed" in results["flags"]
-
-
 def test_lanes_that_collapsed_are_retried_together_and_once(study, tiny, toy_splits, store, monkeypatch):
     diverged = lambda _, one: one.fitted.history[-1]["train_loss"] is None  # noqa: E731 - the calm lane may learn nothing
     monkeypatch.setattr(pack, "collapsed_on_validation", diverged)

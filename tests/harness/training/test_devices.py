@@ -57,7 +57,7 @@ def test_a_device_s_words_are_numpy_s_bit_for_bit(count):
         assert (own == np.random.Philox(key=key).random_raw(count)).all()
 
 
-@pytest.mark.parametrize("lengths", [[1], [23, 23], [24, 17, 5, 1], [9, 60, 2]], ids=str)
+@pytest.mark.parametrize("lengths", [[1], [24, 17, 5, 1]], ids=str)
 @pytest.mark.parametrize("lanes", [(), ("a", "b")])
 @pytest.mark.parametrize(("dropout", "dtype"), [(0.1, torch.float32), (0.0, torch.bfloat16), (0.3, torch.bfloat16)])
 def test_masks_drawn_on_a_device_are_those_of_the_host(lengths, lanes, dropout, dtype, monkeypatch):
@@ -81,13 +81,12 @@ def is_same(mask, drawn):
     return mask.dtype == drawn.dtype and torch.equal(mask, drawn.here)
 
 
-@pytest.mark.parametrize("kind", [RobertaAdapterModel, BertAdapterModel])
 @pytest.mark.parametrize(
-    ("options", "label"),
+    ("kind", "options", "label"),
     [
-        (dict(dtype=torch.bfloat16, class_weights="balanced"), "multiclass"),
-        (dict(noise=("a", "b", "c")), "multilabel"),
-        (dict(warmup=0.5), "continuous"),
+        (RobertaAdapterModel, dict(dtype=torch.bfloat16, class_weights="balanced"), "multiclass"),
+        (RobertaAdapterModel, dict(noise=("a", "b", "c")), "multilabel"),
+        (BertAdapterModel, dict(warmup=0.5), "continuous"),
     ],
     ids=str,
 )
@@ -113,15 +112,6 @@ def test_the_host_waits_for_nothing_while_an_epoch_is_trained_and_once_for_predi
         assert gpu.waits == []
         there.predict(data)
         assert gpu.waits == ["from the device"]
-
-
-def test_the_larger_cuts_of_a_gpu_give_the_same_weights(monkeypatch):
-    made, data = network(dropout=0.1), part(48)
-    with pretend_gpu(monkeypatch, cutting="cuda"):
-        here, there = both(made)
-        for one in (here, there):
-            one.fit(data, part(9, 1), lambda *_: None)
-        assert_same_weights(here, there, 1e-5)
 
 
 def test_lanes_that_leave_a_gpu_leave_the_others_as_they_were(monkeypatch):

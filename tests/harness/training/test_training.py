@@ -47,13 +47,6 @@ def test_records_hold_predictions_that_give_the_stored_score(cells, store):
         assert store.get(cell.key).results["test"] == pytest.approx(metrics.score("macro_f1", frame["label"], logits))
 
 
-def test_record_of_a_transfer_proves_its_intermediate_frozen_and_alive(cells, store):
-    results = store.get(cells[3].key).results
-    assert results["intermediate_unchanged"] is True
-    assert results["liveness"] > checks.ALIVE
-    assert "dead_intermediate" not in results["flags"]
-
-
 def test_history_has_a_row_per_epoch_and_the_best_epoch_is_the_first_of_the_best(cells, store):
     history = json.loads(store.open(cells[1].key, "history.json").read_text())
     scores = [row["validation"] for row in history]
@@ -135,16 +128,6 @@ def test_training_the_whole_stack_fails_the_check_of_trainable_parameters(cells,
     network.train_adapter(Stack(model.INTERMEDIATE, transfer.target))
     with pytest.raises(checks.WrongComposition, match=r"intermediate.* is trained"):
         checks.check_trainable(network, Recipe.of([transfer]), transfer.label)
-
-
-def test_the_right_call_order_passes_all_checks(cells, tiny, store):
-    network, transfer = composed(cells, tiny, store)
-    model.compose(network, Recipe.of([transfer]))
-    checks.check_composition(network, Recipe.of([transfer]), transfer.label)
-    assert (
-        checks.check_trainable(network, Recipe.of([transfer]), transfer.label)
-        == store.get(transfer.key).results["trainable_parameters"]
-    )
 
 
 def test_batches_are_a_permutation_sorted_from_long_to_short():

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
@@ -16,7 +15,7 @@ from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.training.inputs import Encoded
 from harness.training.library import alone
-from harness.training.objective import Objective, balanced_weights, weighted_loss
+from harness.training.objective import Objective
 from harness.training.trained import Part
 from tasks import metrics
 from tasks.splits.loading import Splits
@@ -73,15 +72,6 @@ def test_a_multilabel_cell_and_a_transfer_on_it_are_trained_and_scored_by_label(
     target = replace(target, task=replace(target.task, id="other"))
     transfer = make_cell(study, tiny, target, seed=1, setting="full", intermediate=base)
     assert stored(transfer, tiny, target, store)[0]["liveness"] > 1e-4
-
-
-def test_the_floor_of_a_multilabel_cell_is_the_commonest_answer_per_label(study, tiny, store):
-    splits = toy("multilabel")
-    train = tuple(row._replace(label=(1, 0, 0) if i > 4 else (1, 1, 1)) for i, row in enumerate(splits.train))
-    splits = replace(splits, train=train)
-    results, frame = stored(make_cell(study, tiny, splits, seed=1, setting="full"), tiny, splits, store)
-    labels = columns(frame, "label")
-    assert results["floor"] == pytest.approx(2 * labels[:, 0].sum() / (labels[:, 0].sum() + 24) / 3)
 
 
 def test_an_ordinal_cell_stores_kappa_and_spearman_beside_macro_f1(study, tiny, store, monkeypatch):
@@ -152,26 +142,6 @@ def test_an_epoch_sees_one_window_of_every_row_and_in_time_all_of_them():
     assert part.draw_windows(7) == part.draw_windows(7)
 
 
-def test_balanced_weights_give_every_class_the_same_say():
-    labels = np.array([0, 0, 0, 1])
-    weights = balanced_weights(labels)
-    np.testing.assert_allclose(weights, [4 / 6, 2.0])
-    assert float(weights[labels].sum()) == pytest.approx(4)
-    logits = torch.zeros(4, 2)
-    logits[:, 0] = 2.0
-    each = torch.nn.functional.cross_entropy(logits, torch.tensor(labels), reduction="none")
-    expected = (each[:3].mean() + each[3]) / 2
-    assert float(weighted_loss(logits, torch.tensor(labels), weights)) == pytest.approx(float(expected))
-
-
-def test_balanced_weights_of_several_labels_balance_each_of_them():
-    labels = np.array([[1, 0], [0, 0], [0, 1], [0, 1]])
-    weights = balanced_weights(labels)
-    np.testing.assert_allclose(weights, [[4 / 6, 1.0], [2.0, 1.0]])
-    plain = weighted_loss(torch.zeros(4, 2), torch.tensor(labels).float(), torch.ones(2, 2))
-    assert float(plain) == pytest.approx(np.log(2))
-
-
 def test_class_weights_change_what_is_learned(study, tiny, store):
     rare = toy("binary")
     train = tuple(row._replace(label=int(i < 5)) for i, row in enumerate(rare.train))
@@ -223,12 +193,3 @@ def test_margins_come_from_the_training_rows_that_a_cell_has(study, tiny, store,
         many, few = counts
         np.testing.assert_allclose(objective.margins, [0.5 * (few / many) ** 0.25, 0.5], rtol=1e-6)
     assert seen["full"][1].margins[0] != seen["half"][1].margins[0]
-
-
-def test_a_whole_model_is_trained_by_the_loss_too(study, tiny, store):
-    splits, losses = rare_splits(), {}
-    for name, table in (("usual", {}), ("focal", {"kind": "focal", "gamma": 5.0})):
-        cell = make_cell(replace(study, loss=table), tiny, splits, seed=1, setting="full", role="finetuned")
-        stored(cell, tiny, splits, store)
-        losses[name] = json.loads(store.open(cell.key, "history.json").read_text())[0]["train_loss"]
-    assert losses["focal"] < 0.5 * losses["usual"]

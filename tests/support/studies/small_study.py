@@ -30,6 +30,12 @@ def marking_study(store, *overrides):
     return study
 
 
+def run_systems(study, **options):
+    """Run the cells of a study's systems, and none of the adapters beside them."""
+    report = study.run(only_keys=[cell.key for cell in study.plan.cells if cell.system], **options)
+    assert report.is_complete, report
+
+
 def cell_of(study, target, intermediate=None, seed=1):
     plan = study.plan
     options = {"seed": seed, "setting": "full", "intermediate": intermediate}

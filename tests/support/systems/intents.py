@@ -1,4 +1,4 @@
-"""Made-up intents of made-up IEMPATHIZE rows: a user's file of them, its entry, and rows on which they must help.
+"""Made-up intents of made-up IEMPATHIZE rows: a user's file of them, and its entry.
 
 Intents depend on empathy as Table 2 of Jiang et al. 2023 counts them; the paper's own intents were never published.
 """
@@ -9,11 +9,7 @@ import csv
 import random
 from pathlib import Path
 
-from tasks.registry import Registry
-from tasks.splits.folds import Protocol
-from tasks.splits.loading import load
-from tasks.synthetic.lexicon import pick, weighted_index
-from tasks.synthetic.posts import VERBS
+from tasks.synthetic.lexicon import weighted_index
 
 ROWS = 400
 EMPATHY = ("none", "seeking", "providing")
@@ -69,37 +65,3 @@ def _write(path: Path, columns: tuple[str, ...], rows: list[tuple[object, ...]],
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
-
-
-# Rows whose intents tell what their few, unreliable empathy labels do not.
-
-WORDS_OF_INTENT = 4
-OF_INTENT = (0, 0, 0, 1, 1, 1, 2, 2)  # empathy by intent
-PROTOCOL = {"shares": [0.25, 0.1, 0.65]}
-FLIPPED = 0.5  # share of training rows whose empathy is drawn anew
-
-
-def write_planted(folder: Path, rng: random.Random, rows: int) -> None:
-    """Write rows whose word tells the intent, and the intent the empathy; of half of the training rows it is chance.
-
-    Intents are right. A word is one of few training rows, an intent of many: to learn intents is to learn what words
-    have in common.
-    """
-    write_entry(folder)
-    intents = [int(rng.random() * len(INTENTS)) for _ in range(rows)]
-    texts = [
-        f"{pick(rng, VERBS[intent :: len(INTENTS)][:WORDS_OF_INTENT])} {number}"
-        for number, intent in enumerate(intents)
-    ]
-    labels = [OF_INTENT[intent] for intent in intents]
-    _write(folder / "intents.csv", ("row", "intent"), [(n, INTENTS[intent]) for n, intent in enumerate(intents)])
-    _write_texts(folder, texts, labels)
-    protocol = Protocol(tuple(PROTOCOL["shares"]))
-    for row in load(Registry.load([folder]).task("iempathize"), folder, protocol.name).train:
-        if rng.random() < FLIPPED:
-            labels[int(row.id)] = int(rng.random() * len(EMPATHY))
-    _write_texts(folder, texts, labels)
-
-
-def _write_texts(folder: Path, texts: list[str], labels: list[int]) -> None:
-    _write(folder / TEXTS, ("text", "label"), list(zip(texts, labels, strict=True)), encoding="cp1252")

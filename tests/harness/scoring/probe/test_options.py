@@ -18,7 +18,7 @@ from harness.scoring.probe.options import NAMES, arranged, drawn
 from tasks.errors import BadInput
 from tasks.task import Instruction
 from tests.harness.systems.prompting.test_prompted_studies import SECRET, diaries
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import run_systems, small_study
 from tests.support.systems.fake_server import MODEL, fake_server
 
 TASK = "epitome_er"
@@ -30,7 +30,6 @@ SYSTEM = (
     f'system.prompted.model="{MODEL}"',
     'system.prompted.templates=["annotator"]',
 )
-ASKS = Instruction('Is "{text}" kind?', LEVELS)
 
 
 def listed(prompt):
@@ -73,7 +72,7 @@ def asked(server, tmp_path, command, monkeypatch):
 
     def ask(*words, overrides=(), before=lambda: None):
         settings = (*SYSTEM, f'system.prompted.url="{server.url}"', *overrides)
-        assert small_study(tmp_path / "runs", *settings).run().is_complete
+        run_systems(small_study(tmp_path / "runs", *settings))
         before()
         monkeypatch.setenv("EMPATHY_SERVER", server.url)
         return command(
@@ -146,15 +145,6 @@ def test_a_model_that_takes_the_first_option_is_told_by_its_preference(asked, se
     assert first.set_index("arrangement")["class"][REVERSED] == shares["class"][2]
 
 
-def test_a_model_that_likes_a_word_is_told_by_letters(asked, server, tmp_path):
-    server.rule = lambda prompt: "strong" if "strong" in listed(prompt) else by_content(prompt)
-    assert asked()[0] == 0
-    frame = pd.read_csv(tmp_path / "out" / "tables" / "options.csv").set_index("arrangement")
-    assert frame.changed[REVERSED] == frame.changed[LETTERS_REVERSED] == 0
-    assert frame.changed[LETTERS] > 0.3
-    assert frame.preference[REVERSED] == 0
-
-
 def test_what_names_no_option_counts_as_wrong_on_both_sides(asked, server, tmp_path):
     server.rule = lambda prompt: "who knows" if listed(prompt)[0] == LEVELS[2] else by_content(prompt)
     assert asked()[0] == 0
@@ -180,7 +170,9 @@ def test_measures_hold_numbers_alone_go_with_an_archive_and_are_not_asked_again(
     count = len(server.prompts)
     before = (tmp_path / "out" / "tables" / "options.csv").read_text()
     assert (
-        command("probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")[0]
+        command(
+            "systems", "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet"
+        )[0]
         == 0
     )
     assert len(server.prompts) == count
@@ -199,7 +191,7 @@ PRICED = ("system.prompted.price_in=0.5", "system.prompted.price_out=1.5")
 
 def test_the_cap_of_the_command_is_kept_and_what_was_answered_too(server, tmp_path, command, monkeypatch):
     monkeypatch.setenv("EMPATHY_SERVER", server.url)
-    assert small_study(tmp_path / "runs", *SYSTEM, *PRICED).run().is_complete
+    run_systems(small_study(tmp_path / "runs", *SYSTEM, *PRICED))
     cap, count = spent(tmp_path) + 1.5, len(server.answered)
     words = ("probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")
     code, _, err = command(*words, "--most-cost", f"{cap}")
@@ -241,7 +233,7 @@ def test_texts_that_may_not_leave_are_sent_only_where_they_are_allowed_by_name(s
 
 def test_the_address_of_a_stored_study_is_never_used(asked, server, tmp_path, monkeypatch, command):
     settings = (*SYSTEM, f'system.prompted.url="{server.url}"')
-    assert small_study(tmp_path / "runs", *settings).run().is_complete
+    run_systems(small_study(tmp_path / "runs", *settings))
     count = len(server.prompts)
     code, _, err = command(
         "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet"
@@ -275,9 +267,9 @@ def test_a_t5_answers_as_its_record_does_and_its_options_are_turned(tmp_path, co
     study = small_study(
         tmp_path / "runs", f'tasks=["{TASK}"]', "transfers=false", "system.seq2seq.tokens=1024", *settings
     )
-    assert study.run(device="cpu").is_complete
+    run_systems(study, device="cpu")
     words = ("--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet", "--device", "cpu")
-    code, _, err = command("probe", "tiny", "--options", *words)
+    code, _, err = command("systems", "probe", "tiny", "--options", *words)
     assert (code, err) == (0, "")
     stored = {m.inputs["arrangement"]: m for m in study.store.measures() if m.kind == OPTIONS}
     (cell,) = [cell for cell in study.plan.cells if cell.system]

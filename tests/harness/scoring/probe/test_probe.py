@@ -9,11 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adapters_store import Store, key_of
-from adapters_store.archive import archive
+from adapters_store import key_of
 from adapters_store.measures import IN_CLASS, OTHER_REPLY, OTHER_TASK, PROBE, PROBES, SWAPPED, UNCHANGED, measures_of
-from adapters_store.restore import restore
-from analysis.gains.gains import gains
 from analysis.manuscript.frames import read_data, write_data
 from analysis.manuscript.latex import printed
 from analysis.manuscript.numbers import numbers
@@ -24,10 +21,7 @@ from analysis.results.probes import (
     contestants_by_task,
     context_sensitivity,
     of_context_alone,
-    probes,
-    stored_probes,
 )
-from analysis.sections.question import of_stored
 from harness.scoring.probe.operations import OPERATIONS, Material
 from tasks.task import Example, Turn
 from tests.support.studies.small_study import small_study
@@ -85,12 +79,6 @@ def test_another_reply_moves_every_system_that_reads_one_and_no_reader_of_contex
     assert own.changed["counts-context"] == own["shift"]["counts-context"] == 0
 
 
-def test_every_row_has_all_columns_and_the_picked_transfer_is_among_the_contestants(probed):
-    assert list(probed.frame) == list(PROBED)
-    assert {"system", "baseline", "transfer"} == set(probed.frame.role)
-    assert set(probed.frame.target) == {ER, ROLE}
-
-
 def test_tasks_without_a_context_are_named_and_left_out(probed):
     assert probed.missing == {NEWS: "its rows have no context that it reads"}
 
@@ -137,23 +125,6 @@ def test_unchanged_answers_are_those_of_the_record_and_a_change_is_counted_by_ha
     assert row[row.target == ER].changed.item() == pytest.approx(np.mean(differs))
 
 
-def test_an_answer_of_a_transfer_is_that_of_its_record(study, probed):
-    by_cell = {
-        measure.inputs["cell"]: measure.result
-        for measure in study.store.measures()
-        if measure.kind == PROBE and measure.inputs["operation"] == UNCHANGED
-    }
-    frame = study.cells()
-    picked = frame[frame.key.isin(by_cell) & (frame.role == "transfer")]
-    assert len(picked) == 2
-    for cell in picked.itertuples():
-        stored = pd.read_parquet(study.store.open(cell.key, "test.parquet"))
-        logits = stored[[name for name in stored if name.startswith("logit_")]].to_numpy(dtype=np.float64)
-        shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        places = by_cell[cell.key]["places"]
-        np.testing.assert_allclose(by_cell[cell.key]["probability"], shares.max(axis=1)[places], atol=1e-4)
-
-
 def test_sensitivity_is_the_drop_of_the_adapter_alone_when_contexts_are_swapped(study, probed):
     frame = probed.frame[(probed.frame.system == "adapter alone") & (probed.frame.operation == SWAPPED)]
     assert context_sensitivity(study.store, study.manifest()) == pytest.approx(
@@ -183,15 +154,6 @@ def test_a_reader_of_nothing_but_the_context_changes_as_often_as_chance_allows()
 def test_groups_give_no_context_to_their_own():
     decided, groups = np.array([0, 0, 1, 1]), np.array(["a", "a", "b", "c"])
     assert of_context_alone(decided, groups, np.zeros(4)) == pytest.approx((1 + 1 + 2 / 3 + 2 / 3) / 4)
-
-
-def test_intervals_hold_the_estimate_and_draws_decide_them(study, probed):
-    asked = contestants_by_task(study.store, study.manifest())
-    frame = probes(study.store, study.manifest(), asked, draws=200)
-    known = frame.dropna(subset=["drop_low"])
-    assert len(known) > len(frame) / 2
-    assert ((known.drop_low <= known["drop"] + 1e-9) & (known["drop"] <= known.drop_high + 1e-9)).all()
-    assert ((known.changed_low <= known.changed + 1e-9) & (known.changed <= known.changed_high + 1e-9)).all()
 
 
 def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed, command, monkeypatch, tmp_path):
@@ -245,27 +207,6 @@ def test_a_text_may_quote_what_was_probed_and_what_the_leaderboard_says(study, p
     assert quoted["BoardScoreMajorityEpitomeEr"].printed == printed("score", board.score["majority", ER])
     assert quoted["BoardLowAdapterAloneEpitomeEr"].printed == printed("score", board.low["adapter alone", ER])
     assert {"BoardPairPMaxAdapterAloneCountsEpitomeEr"} <= set(quoted)
-
-
-def test_stored_probes_are_those_that_the_store_has(study, probed, tmp_path):
-    other = Store(tmp_path / "store")
-    archive(study.store, "tiny", (), tmp_path / "tiny.tar.xz")
-    restore(tmp_path / "tiny.tar.xz", other)
-    assert stored_probes(other, other.manifest("tiny")) == []
-    assert len(stored_probes(study.store, study.manifest())) == sum(m.kind == PROBE for m in study.store.measures())
-
-
-def test_figures_draw_the_tasks_that_were_probed(study, probed, command, tmp_path):
-    code, out, _ = command("figures", "tiny", "--store", study.store.root, "--out", tmp_path)
-    assert code == 0
-    assert str(tmp_path / "figures" / "context_sensitivity.png") in out.splitlines()
-
-
-def test_analyses_read_the_sensitivity_that_the_store_has(study, probed, tmp_path):
-    pairs = gains(study.store, study.manifest(), draws=20)
-    question = of_stored(study.store, study.manifest(), pairs, tmp_path)
-    assert question.results.sensitivity == context_sensitivity(study.store, study.manifest())
-    assert set(question.results.sensitivity) == {ER, ROLE}
 
 
 def test_a_system_that_saw_the_answers_is_left_out_by_name(study, probed, command, monkeypatch):

@@ -16,45 +16,13 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from harness.run.pack import run_cells
 from harness.study.backbones.backbone import LOADED_AS, UNFIT, Backbone, resolve
 from harness.study.cell import make_cell
-from harness.training.inputs import InputFormat
 from harness.training.model import load_backbone
-from harness.training.tokens.tokenizer import load_tokenizer
-from tasks.task import Example, Turn
 from tests.support.studies.tiny_backbones import KINDS, tiny_backbone
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def backbone(request, tmp_path_factory):
     return resolve(str(tiny_backbone(tmp_path_factory.mktemp("backbone") / request.param, request.param)))
-
-
-def test_positions_and_kind_are_read_from_the_folder(backbone):
-    assert backbone.model_type == backbone.name
-    assert backbone.max_tokens == 128
-
-
-def test_a_pair_has_the_special_tokens_of_its_backbone(backbone):
-    tokenizer = load_tokenizer(backbone)
-    turns = (Turn("speaker", "warm bread"), Turn("listener", "[SEP] </s> 谢谢"))
-    (encoded,) = InputFormat(tokenizer, "pair", "none", 100).encode(Example("a", "g", "g", turns, "quiet words", 0))
-    start, end = (tokenizer.backend.token_to_id(tokenizer.special[role]) for role in ("cls_token", "sep_token"))
-    assert encoded.ids[0] == start
-    assert encoded.ids[-1] == end
-    assert encoded.ids.count(end) == {"bert": 3, "roberta": 4, "xlm-roberta": 4, "camembert": 4}[backbone.model_type]
-    assert (
-        set(encoded.segments)
-        == {"bert": {0, 1}, "roberta": {0}, "xlm-roberta": {0}, "camembert": {0}}[backbone.model_type]
-    )
-
-
-@pytest.mark.parametrize("special", ["</s>", "<s>", "<mask>", "[SEP]", "[CLS]"])
-def test_words_of_the_data_never_become_special_tokens(backbone, special):
-    tokenizer = load_tokenizer(backbone)
-    form = InputFormat(tokenizer, "pair", "none", 100)
-    (plain,), (odd,) = (form.encode(Example("a", "g", "g", (), f"warm{x} bread {x}", 0)) for x in ("", special))
-    specials = tokenizer.reserved
-    assert [one for one in odd.ids if one in specials] == [one for one in plain.ids if one in specials]
-    assert len(odd.ids) > len(plain.ids)
 
 
 def test_a_baseline_and_a_transfer_are_trained_on_it(backbone, study, store, toy_splits):

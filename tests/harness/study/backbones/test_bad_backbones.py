@@ -8,8 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models
 
@@ -172,8 +170,13 @@ def use(house, command, monkeypatch):
     library_tokenizer.cache_clear()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        *((fault, "plan") for fault in FAULTS),
+        *((fault, name) for name in COMMANDS[1:] for fault in ("NaN everywhere", "no tokenizer", "a broken config")),
+    ],
+)
 def test_every_command_refuses_the_folder_in_one_line_and_nothing_is_made(fault, name, use, house):
     harm, said = FAULTS[fault]
     stored = sorted((house / "runs").rglob("*"))
@@ -193,7 +196,7 @@ def test_the_whole_folder_is_taken_by_the_same_commands(name, use, house):
     assert use(name)[0] == 0
 
 
-@pytest.mark.parametrize("name", ["plan", "doctor", "run", "score"])
+@pytest.mark.parametrize("name", ["plan", "doctor"])
 def test_a_position_table_that_is_too_small_for_the_study_is_refused(name, use, house):
     table = "embeddings.position_embeddings.weight"
     weights(lambda all: all | {table: all[table][:40].copy()})(house / "backbone")
@@ -242,9 +245,7 @@ def test_the_tokenizer_that_the_library_makes_is_compared_once_more(tmp_path, mo
         load_tokenizer(backbone)
 
 
-@pytest.mark.parametrize("fault", ["another prefix", "a layer more in the config", "no attention in a layer",
-                                   "a layer less in the config", "NaN everywhere", "another inner width",
-                                   "an empty file", "a broken config"])  # fmt: skip
+@pytest.mark.parametrize("fault", ["another prefix", "NaN everywhere", "another inner width", "a broken config"])
 def test_a_folder_that_changed_after_it_was_looked_at_is_refused_when_it_is_loaded(fault, tmp_path):
     folder = tiny_backbone(tmp_path / "model", "bert")
     backbone = resolve(str(folder))
@@ -287,14 +288,10 @@ def test_a_sentence_encoder_that_is_whole_makes_vectors(encoder):
     assert np.isfinite(Sentences(encoder, ANY_DEVICE)(rows)).all()
 
 
-OF_ENCODERS = [
-    "another prefix", "a layer more in the config", "a layer less in the config", "no attention in a layer",
-    "no tensor", "an empty file", "a file that was cut", "NaN everywhere", "another inner width", "another vocabulary",
-    "heads that do not divide the width", "a tokenizer larger than the embedding", "pickles only", "a broken config",
-]  # fmt: skip
+OF_ENCODERS = ("a layer more in the config", "an empty file", "NaN everywhere", "pickles only", "a broken config")
 
 
-@pytest.mark.parametrize("fault", OF_ENCODERS)
+@pytest.mark.parametrize("fault", [*OF_ENCODERS, "another inner width", "a tokenizer larger than the embedding"])
 def test_a_sentence_encoder_that_is_not_whole_is_refused_in_one_line(fault, encoder):
     FAULTS[fault][0](encoder)
     with pytest.raises(BadBackbone) as caught:
@@ -303,7 +300,7 @@ def test_a_sentence_encoder_that_is_not_whole_is_refused_in_one_line(fault, enco
     assert str(encoder) in str(caught.value) or "not finite" in str(caught.value)
 
 
-@pytest.mark.parametrize("fault", ["another prefix", "a layer more in the config", "no attention in a layer"])
+@pytest.mark.parametrize("fault", ["another prefix", "a layer more in the config"])
 def test_a_sentence_encoder_of_a_kind_without_a_list_is_held_against_what_was_loaded(fault, encoder, monkeypatch):
     monkeypatch.setattr(encoders, "PREFIXES", {})
     FAULTS[fault][0](encoder)
@@ -326,33 +323,6 @@ def test_any_json_in_a_file_of_the_folder_is_one_line(text, name, tmp_path):
         assert "\n" not in str(problem)
         return
     assert name == "tokenizer_config.json"
-
-
-@pytest.fixture(scope="module")
-def any_folder(tmp_path_factory):
-    """A backbone's folder, and a copy of it to write into."""
-    root = tmp_path_factory.mktemp("any")
-    return tiny_backbone(root / "whole", "bert"), root / "copy"
-
-
-@given(
-    name=st.sampled_from(["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]),
-    start=st.integers(0, 3000),
-    middle=st.binary(max_size=20),
-    skipped=st.sampled_from([0, 9, None]),
-)
-@settings(max_examples=60)
-def test_any_bytes_in_any_file_of_the_folder_are_taken_or_refused_in_one_line(any_folder, name, start, middle, skipped):
-    whole, folder = any_folder
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(whole, folder)
-    content = (whole / name).read_bytes()
-    end = b"" if skipped is None else content[start + skipped :]
-    (folder / name).write_bytes(content[:start] + middle + end)
-    try:
-        resolve(str(folder))
-    except BadBackbone as problem:
-        assert "\n" not in str(problem)
 
 
 def test_texts_are_never_read_longer_than_the_backbone_has_positions_for(tmp_path):

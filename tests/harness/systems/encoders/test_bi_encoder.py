@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,19 +14,14 @@ from safetensors.torch import load_file
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems.bi_encoder import IGNORED, Attention, Trained, loss_of
 from harness.systems.epochs import CHECKPOINT
-from tasks.errors import BadInput
 from tasks.rationales import placed
 from tasks.task import Example, Turn
 from tests.harness.systems.test_kinds import label_of, rows_of
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import run_systems, small_study
 from tests.support.systems.trained import trainings
 
 KIND = kind_of("bi-encoder")
 SMALL = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3, "tokens": 24}
-
-
-class Killed(Exception):
-    """The end of a process, between two epochs."""
 
 
 def fit_of(folder, tiny, seed=7, watch=lambda step, steps: None, rows=48, **settings):
@@ -122,14 +116,6 @@ def test_only_a_system_of_the_response_alone_gives_equal_logits_under_any_post(j
     assert (list(first.spans) == list(second.spans)) or joins != "response"
 
 
-def test_padding_changes_nothing_where_it_is_masked(trained):
-    short, long = rows_of("multiclass", 1, 3)[0], Example("l", "g", "g", (Turn("speaker", "x" * 99),), "y" * 99, 0)
-    for settings in ({}, {"is_masked": False}):  # without a mask all posts are padded to the same length
-        fitted = trained(**settings)
-        alone, beside = fitted.predict([short]), fitted.predict([short, long])
-        np.testing.assert_allclose(alone.logits[0], beside.logits[0], atol=1e-5)
-
-
 def test_a_post_is_padded_for_good_where_padding_may_be_attended_to(trained):
     batches = []
     fitted = trained(is_masked=False)
@@ -164,31 +150,6 @@ def test_a_rationale_that_a_word_gives_is_learned(tmp_path, tiny):
     assert all(0.5 < span.score <= 1 for span in predicted.spans)
 
 
-def test_a_training_that_is_killed_after_an_epoch_goes_on_and_ends_with_equal_weights(tmp_path, tiny):
-    steps = []
-
-    def watch(step, steps_in_all):
-        steps.append(step)
-        if len(steps) == 1:
-            raise Killed
-
-    with pytest.raises(Killed):
-        KIND.fit(fit_of(tmp_path / "killed", tiny, watch=watch, epochs=3))
-    again = KIND.fit(fit_of(tmp_path / "killed", tiny, watch=watch, epochs=3))
-    whole = KIND.fit(fit_of(tmp_path / "whole", tiny, epochs=3))
-    assert steps == [1, 2, 3]
-    assert again.history == whole.history
-    for name, value in whole.weights.items():
-        assert torch.equal(value, again.weights[name]), name
-
-
-def test_a_checkpoint_is_as_large_as_the_weights_thrice(tmp_path, tiny):
-    KIND.fit(fit_of(tmp_path / "fit", tiny)).save(tmp_path / "model")
-    (weights,) = (tmp_path / "model").glob("*.safetensors")
-    thrice = (tmp_path / "fit" / CHECKPOINT).stat().st_size / weights.stat().st_size
-    assert thrice == pytest.approx(3.0, rel=0.02)
-
-
 def test_a_checkpoint_of_other_settings_rows_or_bytes_is_passed_over(tmp_path, tiny, caplog):
     KIND.fit(fit_of(tmp_path, tiny, joins="response"))
     before = (tmp_path / CHECKPOINT).read_bytes()
@@ -221,28 +182,6 @@ def test_the_weights_of_a_frozen_encoder_are_not_saved_and_the_plan_counts_the_o
         assert KIND.kept_bytes(fitted.config, 3, tiny) == sum(4 * value.numel() for value in fresh)
 
 
-def test_a_saved_bi_encoder_is_loaded_with_its_own_backbone_alone(tmp_path, trained, tiny):
-    trained().save(tmp_path)
-    other = dataclasses.replace(tiny, weights_sha256="0" * 64)
-    with pytest.raises(BadInput, match=r"a bi-encoder of another backbone \(weights .* is not 000000000000\)"):
-        KIND.load(tmp_path, Place(backbone=other))
-    with pytest.raises(BadInput, match="none is given"):
-        KIND.load(Path(tmp_path), Place())
-
-
-@pytest.mark.parametrize(
-    ("settings", "refusal"),
-    [
-        ({"joins": "both"}, "joins 'both' is not one of attention, concatenated, response"),
-        ({"tokens": 2}, "tokens 2 is not between 3 and 512"),
-        ({"rationale_weight": -1}, "rationale_weight -1.0 is not between 0 and 1e"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(settings, refusal):
-    with pytest.raises(Exception, match=refusal):
-        KIND.configured(settings, "study.toml")
-
-
 def test_a_study_keeps_its_levels_and_the_offsets_of_its_rationales(tmp_path, tiny):
     overrides = (
         'tasks=["epitome_er"]',
@@ -255,8 +194,7 @@ def test_a_study_keeps_its_levels_and_the_offsets_of_its_rationales(tmp_path, ti
     study = small_study(tmp_path / "runs", *overrides)
     (cell,) = [cell for cell in study.plan.cells if cell.system]
     assert cell.spec["rationale_hash"]
-    report = study.run()
-    assert report.is_complete, report
+    run_systems(study)
     rows = study.plan.splits["epitome_er"].test
     predictions = pd.read_parquet(study.store.open(cell.key, "test.parquet")).set_index("id")
     texts = {row.id: row.text for row in rows if row.id in predictions.index}

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from harness.study.systems import Fit, Place, Sibling, kind_of
-from harness.systems.clsn import Attention, Cascade, Clsn, LabelSignal, labels_of
+from harness.systems.clsn import Clsn, labels_of
 from harness.systems.epochs import CHECKPOINT
-from tasks.errors import BadInput, BadStudy
+from tasks.errors import BadStudy
 from tasks.task import Example
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.harness.systems.test_systems import system_cell
@@ -23,10 +23,6 @@ KIND = kind_of("clsn")
 SMALL = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3, "tokens": 24, "width": 16}
 INTENTS = 5
 WIDTH, WIDE = 8, 12
-
-
-class Killed(Exception):
-    """The end of a process, between two epochs."""
 
 
 def sibling_of(train, validation):
@@ -74,39 +70,6 @@ def attended(layer, queries, values, mask):
 def arrays(seed, *shapes):
     rng = np.random.default_rng(seed)
     return [rng.normal(size=shape).astype(np.float32) for shape in shapes]
-
-
-def test_attention_is_that_of_numpy():
-    torch.manual_seed(3)
-    layer = Attention(WIDTH, dropout=0.2).eval()
-    queries, values = arrays(1, (2, 7, WIDTH), (2, 5, WIDTH))
-    own = layer(torch.tensor(queries), torch.tensor(values), MASK).detach().numpy()
-    for row in range(2):
-        np.testing.assert_allclose(own[row], attended(layer, queries[row], values[row], MASK[row].numpy()), atol=1e-6)
-
-
-def test_the_cascade_goes_to_the_other_task_and_back():
-    torch.manual_seed(4)
-    layer = Cascade(WIDTH, dropout=0.2).eval()
-    empathy, intent = arrays(2, (2, 5, WIDTH), (2, 5, WIDTH))
-    own = [states.detach().numpy() for states in layer([torch.tensor(empathy), torch.tensor(intent)], MASK)]
-    for row in range(2):
-        mask = MASK[row].numpy()
-        e, i = empathy[row], intent[row]
-        e_i, i_e = attended(layer.across[0], e, i, mask), attended(layer.across[1], i, e, mask)
-        np.testing.assert_allclose(own[0][row], attended(layer.back[0], e, i_e, mask), atol=1e-6)
-        np.testing.assert_allclose(own[1][row], attended(layer.back[1], i, e_i, mask), atol=1e-6)
-
-
-def test_labels_and_tokens_attend_to_the_tokens():
-    torch.manual_seed(5)
-    layer = LabelSignal(WIDTH, dropout=0.2).eval()
-    labels, states = arrays(3, (8, WIDTH), (2, 5, WIDTH))
-    own = [part.detach().numpy() for part in layer(torch.tensor(labels), torch.tensor(states), MASK)]
-    assert [part.shape for part in own] == [(2, 8, WIDTH), (2, 5, WIDTH)]
-    for row in range(2):
-        by_hand = attended(layer.attention, np.concatenate([labels, states[row]]), states[row], MASK[row].numpy())
-        np.testing.assert_allclose(np.concatenate([own[0][row], own[1][row]]), by_hand, atol=1e-6)
 
 
 class Encoder(nn.Module):
@@ -220,14 +183,6 @@ def test_padding_changes_nothing(settings, trained):
     assert beside.is_cut.tolist() == [False, True]
 
 
-def test_bf16_meets_fp32_to_its_rounding(trained):
-    rows = rows_of("multiclass", 24, 5)
-    full, half = (trained(is_joint=True, precision=precision) for precision in ("fp32", "bf16"))
-    assert {value.dtype for value in half.weights.values()} == {torch.float32}
-    of_full, of_half = full.predict(rows).logits, half.predict(rows).logits
-    assert 0 < np.abs(of_full - of_half).max() < 0.05 * np.ptp(of_full) + 0.02
-
-
 def test_shuffled_labels_are_the_same_ones_in_another_order_and_no_row_of_the_target_moves(tmp_path, tiny):
     true, shuffled = (labels_of(fit_of(tmp_path, tiny, is_joint=True, sibling_labels=how)) for how in HOW)
     np.testing.assert_array_equal(true[0], shuffled[0])
@@ -241,38 +196,6 @@ def test_shuffled_labels_are_the_same_ones_in_another_order_and_no_row_of_the_ta
 
 
 HOW = ("true", "shuffled")
-
-
-def test_with_patience_the_best_epoch_is_kept(tmp_path, tiny):
-    fitted = KIND.fit(fit_of(tmp_path, tiny, epochs=12, patience=2, learning_rate=3e-3))
-    scores = [step["validation"] for step in fitted.history]
-    assert len(scores) < 12
-    assert fitted.best_epoch == 1 + int(np.argmax(scores)) == len(scores) - 2
-    assert trained_epochs(tmp_path / "all", tiny, patience=0) == (3, 3)
-
-
-def trained_epochs(folder, tiny, **settings):
-    fitted = KIND.fit(fit_of(folder, tiny, epochs=3, **settings))
-    return len(fitted.history), fitted.best_epoch
-
-
-@pytest.mark.parametrize("settings", [{"is_joint": True, "sibling_labels": "shuffled"}, {"patience": 3}])
-def test_a_training_that_is_killed_after_any_epoch_goes_on_and_ends_with_equal_weights(settings, tmp_path, tiny):
-    steps, deadly = [], int(np.random.default_rng().integers(1, 4))
-
-    def watch(step, steps_in_all):
-        steps.append(step)
-        if len(steps) == deadly:
-            raise Killed
-
-    with pytest.raises(Killed):
-        KIND.fit(fit_of(tmp_path / "killed", tiny, watch=watch, epochs=4, **settings))
-    again = KIND.fit(fit_of(tmp_path / "killed", tiny, watch=watch, epochs=4, **settings))
-    whole = KIND.fit(fit_of(tmp_path / "whole", tiny, epochs=4, **settings))
-    assert steps == [1, 2, 3, 4][: len(whole.history)], deadly
-    assert again.history == whole.history
-    for name, value in whole.weights.items():
-        assert torch.equal(value, again.weights[name]), (name, deadly)
 
 
 def test_a_checkpoint_of_other_labels_of_the_sibling_is_passed_over(tmp_path, tiny):
@@ -301,35 +224,6 @@ def test_the_plan_counts_the_bytes_of_what_stands_on_the_encoder(settings, tmp_p
     own = sum(4 * value.numel() for value in fresh)
     further = 4 * 2 * (SMALL["width"] * 3 + 1) if settings.get("is_joint") else 0  # two more intents than classes
     assert own - further <= KIND.kept_bytes(fitted.config, 3, tiny) <= own
-
-
-def test_a_saved_joint_network_is_loaded_with_its_own_backbone_alone(tmp_path, trained, tiny):
-    fitted, rows = trained(is_joint=True), rows_of("multiclass", 9, 3)
-    fitted.save(tmp_path)
-    again = KIND.load(tmp_path, Place(backbone=tiny))
-    np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
-    assert again.config == fitted.config
-    other = dataclasses.replace(tiny, weights_sha256="0" * 64)
-    with pytest.raises(BadInput, match=r"a clsn of another backbone \(weights .* is not 000000000000\)"):
-        KIND.load(tmp_path, Place(backbone=other))
-    with pytest.raises(BadInput, match="none is given"):
-        KIND.load(tmp_path, Place())
-
-
-@pytest.mark.parametrize(
-    ("settings", "refusal"),
-    [
-        ({"network": "bert"}, "network 'bert' is not one of clsn, plain"),
-        ({"loss": "ldam"}, "loss 'ldam' is not one of focal, cross-entropy"),
-        ({"gamma": 6}, "gamma 6.0 is not between 0 and 5"),
-        ({"siblings": ["a", "b"]}, r"siblings \['a', 'b'\] are 2 tasks; name one, or none"),
-        ({"sibling_labels": "shuffled"}, "sibling_labels 'shuffled' has no sibling to shuffle; name it in siblings"),
-        ({"tokens": 2}, "tokens 2 is not between 3 and 512"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(settings, refusal):
-    with pytest.raises(BadStudy, match=f"study.toml: {refusal}"):
-        KIND.configured(settings, "study.toml")
 
 
 def test_a_sibling_that_teaches_nothing_is_refused_before_anything_runs(tiny, toy_splits):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -17,7 +16,7 @@ from harness.systems.epochs import CHECKPOINT, best_epoch
 from harness.systems.pooled import Pooled, Reader, Trained
 from harness.systems.weights import POSITIONS, resolve_encoder
 from harness.training.tokens.tokenizer import load_tokenizer
-from tasks.errors import BadInput, BadStudy
+from tasks.errors import BadStudy
 from tasks.task import METRICS, Example, Turn
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import small_study
@@ -26,10 +25,6 @@ KIND = kind_of("encoder")
 SMALL = {"epochs": 3, "patience": 0, "batch_size": 16, "learning_rate": 1e-3, "tokens": 48}
 START, END = 0, 2  # of a text of the tiny backbone, which has a token per byte
 FAMILIES = ("camembert", *POSITIONS)
-
-
-class Killed(Exception):
-    """The end of a process, between two epochs."""
 
 
 def fit_of(folder, tiny, watch=lambda step, steps: None, kind="multiclass", rows=48, **changes):
@@ -106,13 +101,6 @@ def test_a_target_without_a_token_gives_the_head_zeros():
     assert torch.equal(network(batch, torch.zeros(1, 3)), network.head.bias[None])
 
 
-def test_neighbours_in_a_batch_change_nothing(tmp_path, tiny):
-    fitted = KIND.fit(fit_of(tmp_path, tiny, epochs=1))
-    short, long = row_of(["hi"], "you", []), row_of(["a" * 20], "b" * 20, ["c" * 9])
-    alone, beside = fitted.predict([short]).logits[0], fitted.predict([long, short]).logits[1]
-    np.testing.assert_allclose(alone, beside, atol=1e-5)
-
-
 @pytest.mark.parametrize("change", [{"loss": "focal"}, {"loss": "ldam"}, {"dropout": 0.3}, {"precision": "bf16"}])
 def test_each_setting_changes_what_is_learned(change, tmp_path, tiny):
     rows = rows_of("multiclass", 12, 3)
@@ -139,24 +127,6 @@ def test_the_best_epoch_on_validation_is_kept_and_training_stops_after_it(tmp_pa
 def test_of_equal_epochs_the_first_is_the_best():
     assert best_epoch([0.2, 0.5, 0.5, 0.1]) == 2
     assert best_epoch([-np.inf, -np.inf]) == 1
-
-
-@pytest.mark.parametrize("deadly", [1, 2, 3])
-def test_a_training_that_is_killed_after_an_epoch_ends_with_the_same_weights(deadly, tmp_path, tiny):
-    def die(step, steps):
-        if step == deadly:
-            raise Killed
-
-    fit = fit_of(tmp_path / "killed", tiny, die, epochs=40, patience=2)
-    with pytest.raises(Killed):
-        KIND.fit(fit)
-    steps = []
-    again = KIND.fit(dataclasses.replace(fit, watch=lambda step, of: steps.append(step)))
-    whole = KIND.fit(fit_of(tmp_path / "whole", tiny, epochs=40, patience=2))
-    assert steps == list(range(deadly + 1, len(whole.history) + 1))
-    assert (again.history, again.best_epoch) == (whole.history, whole.best_epoch)
-    for name, value in whole.weights.items():
-        assert torch.equal(value, again.weights[name]), name
 
 
 def test_a_checkpoint_is_no_larger_than_the_plan_says(tmp_path, tiny):
@@ -244,15 +214,6 @@ def test_weights_that_the_config_does_not_describe_are_refused(tmp_path, tiny):
         KIND.fit(fit_of(tmp_path / "fit", tiny, weights=str(folder)))
 
 
-def test_an_encoder_is_read_again_with_its_own_weights_alone(tmp_path, tiny):
-    KIND.fit(fit_of(tmp_path / "fit", tiny, epochs=1)).save(tmp_path / "model")
-    other = dataclasses.replace(tiny, weights_sha256="0" * 64)
-    with pytest.raises(BadInput, match=r"trained from another encoder \(weights"):
-        KIND.load(tmp_path / "model", Place(backbone=other))
-    with pytest.raises(BadInput, match="none is given"):
-        KIND.load(tmp_path / "model", Place())
-
-
 # Products of low rank.
 
 
@@ -275,42 +236,7 @@ def test_products_of_low_rank_are_trained_and_kept_alone(family, tmp_path, tiny)
         assert KIND.kept_bytes(fitted.config, 3, tiny) == sum(4 * value.numel() for value in fitted.weights.values())
 
 
-def test_fresh_products_leave_the_encoder_as_it_is(tmp_path, tiny):
-    pytest.importorskip("peft")
-    plain, wrapped = (
-        Trained(KIND.configured({**SMALL, "lora_rank": rank}, "test"), Place(backbone=tiny), "multiclass", 3, 7)
-        for rank in (0, 4)
-    )
-    ids = torch.tensor([[0, 40, 50, 2]])
-    states = (fitted.network.encoder(input_ids=ids).last_hidden_state for fitted in (plain, wrapped))
-    torch.testing.assert_close(*states)
-
-
-def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(monkeypatch):
-    monkeypatch.setattr("harness.systems.weights.find_spec", lambda name: None)
-    config = KIND.configured({"lora_rank": 8}, "test")
-    with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
-        KIND.identity(config)
-    assert KIND.identity(KIND.config()) == {}
-
-
 # What a study says of it.
-
-
-@pytest.mark.parametrize(
-    ("changes", "refusal"),
-    [
-        ({"loss": "focall"}, "loss 'focall' is not known; did you mean 'focal'"),
-        ({"gamma": 9.0, "loss": "focal"}, "gamma 9.0 of loss 'focal' is not a number from 0 to 5"),
-        ({"loss": "ldam", "deferred_from": 31}, "deferred_from 31 is no epoch of 30"),
-        ({"tokens": 4}, "tokens 4 is not between 8 and 8192"),
-        ({"precision": "fp8"}, "precision 'fp8' is not one of fp32, bf16"),
-        ({"window": [3]}, "window"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(changes, refusal):
-    with pytest.raises(BadStudy, match=refusal):
-        KIND.configured(changes, "study.toml")
 
 
 def test_a_window_longer_than_the_model_and_a_loss_without_its_label_are_refused_before_anything_runs(tmp_path):
@@ -321,22 +247,3 @@ def test_a_window_longer_than_the_model_and_a_loss_without_its_label_are_refused
         overrides = (f'tasks=["{task}"]', 'systems=["encoder"]', "transfers=false", f"system.encoder.{setting}")
         with pytest.raises(BadStudy, match=refusal):
             _ = small_study(tmp_path / "runs", *overrides).plan
-
-
-def test_a_study_trains_it_beside_adapters(tmp_path):
-    overrides = (
-        'tasks=["epitome_er"]',
-        'systems=["encoder"]',
-        "transfers=false",
-        "system.encoder.epochs=2",
-        "system.encoder.tokens=32",
-        "system.encoder.window=[1,0]",
-    )
-    study = small_study(tmp_path / "runs", *overrides)
-    assert study.run().is_complete
-    (cell,) = [cell for cell in study.plan.cells if cell.system]
-    assert cell.spec["config"]["window"] == [1, 0]
-    history = json.loads(study.store.open(cell.key, "history.json").read_text())
-    assert [step["epoch"] for step in history] == [1, 2]
-    assert isinstance(KIND.load(study.store.open(cell.key, "model/model.safetensors").parent,
-                                Place(backbone=resolve("random-tiny"))), Trained)  # fmt: skip

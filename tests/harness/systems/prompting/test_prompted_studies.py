@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import shutil
 import socket
 import tarfile
 
@@ -16,7 +15,7 @@ from analysis.results.leaderboard import leaderboard
 from analysis.sections.systems import asked_rows
 from harness.engines.local import Job
 from harness.study.plan import Pack
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import run_systems, small_study
 from tests.support.systems.fake_server import MODEL, fake_server
 
 TASK = "epitome_er"
@@ -66,7 +65,7 @@ def record_of(study):
 
 def test_a_record_says_who_answered_when_and_at_what_price(server, tmp_path):
     study = prompted(server, tmp_path / "runs", *PRICED)
-    assert study.run().is_complete
+    run_systems(study)
     results = record_of(study).results
     answers, cost = results["answers"], results["cost"]
     assert answers["models"] == {MODEL: 16}
@@ -82,21 +81,10 @@ def test_a_record_says_who_answered_when_and_at_what_price(server, tmp_path):
     np.testing.assert_allclose(np.exp(logits).sum(axis=1), 1, rtol=1e-6)
 
 
-def test_the_same_cells_ask_nothing_on_a_second_run(server, tmp_path):
-    study = prompted(server, tmp_path / "runs")
-    assert study.run().is_complete
-    first, asked = record_of(study).results, len(server.prompts)
-    shutil.rmtree(tmp_path / "runs")
-    again = prompted(server, tmp_path / "runs")
-    assert again.run().is_complete
-    assert len(server.prompts) == asked
-    assert record_of(again).results == first
-
-
 def test_what_cannot_be_parsed_counts_as_wrong_and_is_listed_by_id(server, tmp_path):
     server.rule = lambda prompt: "who knows" if len(prompt) % 2 else LEVELS[len(prompt) % 3]
     study = prompted(server, tmp_path / "runs", 'system.prompted.templates=["annotator"]')
-    assert study.run().is_complete
+    run_systems(study)
     key, results = cell_of(study).key, record_of(study).results
     listed = pd.read_parquet(study.store.open(key, "unanswered.parquet"))
     assert results["unanswered"] == {part: int((listed.split == part).sum()) for part in ("validation", "test")}
@@ -134,7 +122,7 @@ def test_answers_that_change_from_run_to_run_are_counted(server, tmp_path):
     server.rule = rule
     settings = ('system.prompted.templates=["annotator"]', "system.prompted.repeats=3", "system.prompted.in_flight=1")
     study = prompted(server, tmp_path / "runs", *settings)
-    assert study.run().is_complete
+    run_systems(study)
     assert record_of(study).results["answers"]["agreement"] == pytest.approx(1 / 3)  # of weak, no, weak one pair agrees
     frame = pd.read_parquet(study.store.open(cell_of(study).key, "test.parquet"))
     assert (frame[[f"logit_{place}" for place in range(3)]].to_numpy().argmax(axis=1) == 1).all()
@@ -151,7 +139,7 @@ def test_validation_rows_choose_the_template(server, tmp_path):
     study = prompted(server, tmp_path / "runs")
     splits = study.plan.splits[TASK]
     truth |= {row.text: row.label for part in ("validation", "test") for row in getattr(splits, part)}
-    assert study.run().is_complete
+    run_systems(study)
     results = record_of(study).results
     assert results["answers"]["template"] == "codebook"
     assert results["test"] == 1.0
@@ -160,7 +148,7 @@ def test_validation_rows_choose_the_template(server, tmp_path):
 def test_exemplars_are_training_rows_of_every_class_and_the_same_for_all(server, tmp_path):
     settings = ('system.prompted.templates=["annotator"]', "system.prompted.shots=1", "max_train=64")
     study = prompted(server, tmp_path / "runs", *settings)
-    assert study.run().is_complete
+    run_systems(study)
     heads = {prompt.rpartition("What was said before:")[0] for prompt in server.prompts}
     assert len(heads) == 1
     (head,) = heads
@@ -170,7 +158,7 @@ def test_exemplars_are_training_rows_of_every_class_and_the_same_for_all(server,
     assert len(saved["shots"]) == 3
     assert all(train[id].text in head for id in saved["shots"])
     other = prompted(server, tmp_path / "runs", *settings, "seeds=[2]", "baseline_seeds=[2]")
-    assert other.run().is_complete
+    run_systems(other)
     assert (
         json.loads(other.store.open(cell_of(other).key, "model/prompted.json").read_text())["shots"] != saved["shots"]
     )
@@ -206,24 +194,6 @@ def test_a_job_on_another_machine_knows_the_server_and_the_prices(server, tmp_pa
 
 
 # What is refused, each in one line.
-
-
-@pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ('system.prompted.templates=["Label {options}"]', "asks without the text"),
-        ('system.prompted.url="example.org"', "is no address of a server"),
-        ("system.prompted.most_cost=3", "most_cost needs price_in and price_out"),
-        ('system.prompted.limit="tokens"', "limit 'tokens' is not one of max_tokens, max_completion_tokens"),
-        ("system.prompted.in_flight=0", "in_flight 0 is not between 1 and 256"),
-        ('system.prompted.api_key="x"', "has no setting 'api_key'"),
-    ],
-)
-def test_a_setting_that_cannot_be_meant_ends_a_command_with_2(override, line, command, tmp_path):
-    overrides = [word for each in (*SYSTEM, override) for word in ("--set", each)]
-    code, _, err = command("plan", "tiny", "--store", tmp_path, *overrides)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert line in err
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import socket
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from tasks.task import METRICS, Instruction
 from tests.harness.systems.encoders.test_encoder import row_of
 from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
 from tests.support.studies.small_study import small_study
-from tests.support.systems.fake_server import fake_server
+from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_decoder import tiny_decoder
 from tests.support.systems.tiny_t5 import tiny_t5
 
@@ -48,25 +47,13 @@ def folder_of(family, folder, **shape):
     return str(tiny_decoder(folder, SPOKEN, family=family, opens=family != "gpt2", **shape))
 
 
-def by_a_pass_per_option(ranked, rows, template=TEMPLATE, shots=NO_SHOTS):
-    """Log-probabilities of options, each from whole forward passes of a single prompt and option."""
-    weights, options = ranked.weights, ranked.instruction.options
-    expected = np.zeros((len(rows), len(options)))
-    ids = [[*own, weights.end] for own in weights.tokenizer.ids([f"x {option}" for option in options])]
-    with torch.inference_mode():
-        for place, row in enumerate(rows):
-            prompt = weights.ids(prompt_of(template, ranked.instruction, shots, row))
-            for number, option in enumerate(own[1:] for own in ids):
-                if hasattr(weights, "padding"):  # a T5
-                    start = weights.network.config.decoder_start_token_id
-                    inputs = torch.tensor([[start, *option[:-1]]])
-                    logits = weights.network(input_ids=torch.tensor([prompt]), decoder_input_ids=inputs).logits[0]
-                else:
-                    inputs = torch.tensor([[*prompt, *option[:-1]]])
-                    logits = weights.network(input_ids=inputs).logits[0, len(prompt) - 1 :]
-                shares = logits.double().log_softmax(dim=-1)
-                expected[place, number] = sum(float(shares[step, id]) for step, id in enumerate(option))
-    return expected
+def expected_of(ranked, rows, template=TEMPLATE, shots=NO_SHOTS):
+    """What a forward pass of each single prompt and option says."""
+    weights = ranked.weights
+    prompts = [weights.ids(prompt_of(template, ranked.instruction, shots, row)) for row in rows]
+    spoken = weights.tokenizer.ids([f"x {option}" for option in ranked.instruction.options])
+    start = weights.network.config.decoder_start_token_id if hasattr(weights, "padding") else None  # of a T5
+    return by_a_pass_per_option(weights.network, prompts, [[*ids[1:], weights.end] for ids in spoken], start)
 
 
 @pytest.mark.parametrize("family", [*POSITIONS_OF_DECODERS, "t5"])
@@ -76,7 +63,7 @@ def test_ranked_answers_equal_a_forward_pass_per_option(family, tmp_path):
     rows = [row_of(["calm " * number], row.text, ["loud"] * (number % 3)) for number, row in enumerate(rows)]
     shots = (Shot(rows[0], "no communication"), Shot(rows[1], "much"))
     for own in ((), shots):
-        expected = by_a_pass_per_option(ranked, rows, shots=own)
+        expected = expected_of(ranked, rows, shots=own)
         np.testing.assert_allclose(ranked.predicted(rows, TEMPLATE, own).logits, expected, atol=1e-4)
         assert np.ptp(expected, axis=0).min() > 1e-3, "rows are told apart"
 
@@ -86,9 +73,7 @@ def test_a_window_of_attention_lies_as_it_does_without_padding(family, tmp_path)
     """Prompts that are longer than the window, beside shorter ones that are padded."""
     ranked = Ranked(folder_of(family, tmp_path / "weights", sliding_window=6), ASKS, Place())
     rows = [row_of(["calm warm"] * number, "cold", []) for number in (0, 3, 9)]
-    np.testing.assert_allclose(
-        ranked.predicted(rows, TEMPLATE, ()).logits, by_a_pass_per_option(ranked, rows), atol=1e-4
-    )
+    np.testing.assert_allclose(ranked.predicted(rows, TEMPLATE, ()).logits, expected_of(ranked, rows), atol=1e-4)
 
 
 def test_few_prompts_at_a_time_rank_alike(llama, monkeypatch):
@@ -188,7 +173,7 @@ def test_a_prompt_that_is_too_long_loses_its_outermost_turns_then_its_end_and_th
     assert most == 64 - 2, "the longest option is two tokens and an end, which is not read"
     assert ranked._read(cut, template, (), most) == (ranked._read(rows[0], template, (), most)[0], False)
     assert most * 7 / 8 - 1 < len(ranked._read(rows[1], template, (), most)[0]) <= most
-    np.testing.assert_allclose(predicted.logits[0], by_a_pass_per_option(ranked, [cut], template)[0], atol=1e-4)
+    np.testing.assert_allclose(predicted.logits[0], expected_of(ranked, [cut], template)[0], atol=1e-4)
     shots = (Shot(rows[1], "no"),)
     with pytest.raises(BadInput, match=r"template and exemplars are \d+ tokens without a text, and 'short' reads at"):
         ranked.predicted(rows, template, shots)
@@ -199,7 +184,7 @@ def test_a_t5_reads_more_than_its_config_names(tmp_path):
     rows = [row_of(["calm " * 30], "warm", [])]
     predicted = ranked.predicted(rows, TEMPLATE, ())
     assert not predicted.is_cut.any()
-    np.testing.assert_allclose(predicted.logits, by_a_pass_per_option(ranked, rows), atol=1e-4)
+    np.testing.assert_allclose(predicted.logits, expected_of(ranked, rows), atol=1e-4)
 
 
 # As a system.
@@ -210,28 +195,6 @@ def fit_of(folder, weights, **changes):
     rows = rows_of("multiclass", 30, 1), rows_of("multiclass", 15, 2)
     label = label_of("multiclass")
     return Fit(*rows, label, METRICS["multiclass"], 7, config, folder, instruction=ASKS)
-
-
-def test_the_template_that_does_best_on_validation_rows_is_taken_and_kept(tmp_path):
-    llama = str(tiny_decoder(tmp_path / "words", SPOKEN, spread=1.0))
-    templates = [f"{{text}} {word} Value:" for word in SPOKEN[-12:]]
-    asks = dataclasses.replace(ASKS, options=("no", "much", "weak"))
-    fit = dataclasses.replace(fit_of(tmp_path, llama, shots=1, templates=templates), instruction=asks)
-    fitted = KIND.fit(fit)
-    labels = [row.label for row in fit.validation]
-    correct = {}
-    for template in templates:
-        logits = by_a_pass_per_option(fitted.model, fit.validation, template, fitted.shots)
-        correct[template] = np.mean([f1(labels, logits.argmax(axis=1), place) for place in range(3)])
-    assert fitted.template == max(correct, key=lambda name: correct[name])
-    assert len(set(correct.values())) > 1
-    number = templates.index(fitted.template) + 1
-    assert fitted.predict(fit.validation).notes == {"template": f"own, number {number}", "weights": "words"}
-
-
-def f1(labels, decided, place):
-    both = sum(label == given == place for label, given in zip(labels, decided, strict=True))
-    return 2 * both / max(1, sum(label == place for label in labels) + sum(given == place for given in decided))
 
 
 def test_stored_settings_are_read_again_with_their_own_weights_alone(tmp_path):
@@ -253,21 +216,6 @@ def studied(root, *changes):
 def cell_of(study):
     (cell,) = [cell for cell in study.plan.cells if cell.system]
     return cell
-
-
-def test_a_study_runs_them_without_a_server_a_price_or_a_connection(tmp_path, monkeypatch, llama):
-    def connect(*words):
-        raise AssertionError("a connection")
-
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, connect)
-    study = studied(tmp_path / "runs", 'system.prompted.weights="random-tiny"', "system.prompted.shots=1")
-    assert study.run().is_complete
-    results = study.store.get(cell_of(study).key).results
-    assert results["answers"]["weights"] == "random-tiny"
-    assert results["answers"]["template"] in TEMPLATES
-    assert results["cost"] == {}
-    assert not (tmp_path / "runs-answers").exists()
 
 
 def test_weights_enter_keys_by_their_content_and_keys_of_a_server_stay(tmp_path):
@@ -312,23 +260,6 @@ def test_no_text_leaves_so_a_private_task_is_taken_and_a_plan_says_nothing_of_le
 
 
 @pytest.mark.parametrize(
-    ("settings", "refusal"),
-    [
-        ('weights="random-tiny", model="gpt-5"', "model 'gpt-5' is of a server, and weights 'random-tiny' answer here"),
-        ('weights="random-tiny", repeats=3', "repeats 3 is of a server"),
-        ('weights="random-tiny", url="http://127.0.0.1:8000/v1"', "url 'http://127.0.0.1:8000/v1' is of a server"),
-        ('weights="nowhere"', "weights 'nowhere': there is no such folder; download them and name the folder"),
-    ],
-)
-def test_settings_and_weights_that_do_not_go_together_end_a_command_with_2(settings, refusal, command, tmp_path):
-    each = [f"system.prompted.{setting.strip()}" for setting in settings.split(", ")]
-    overrides = [word for value in ('systems=["prompted"]', "transfers=false", *each) for word in ("--set", value)]
-    code, _, err = command("plan", "tiny", "--store", tmp_path, *overrides, "--set", f'tasks=["{TASK}"]')
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert refusal in err
-
-
-@pytest.mark.parametrize(
     ("make", "refusal"),
     [
         (lambda folder: tiny_decoder(folder, SPOKEN, end=""), "its tokenizer names no eos_token"),
@@ -363,19 +294,3 @@ def test_the_families_have_the_sizes_of_the_library():
     for family, (field, default, _) in POSITIONS_OF_DECODERS.items():
         config = AutoConfig.for_model(family)
         assert (getattr(config, field), config.vocab_size) == (default, VOCABULARY[family])
-
-
-def test_a_server_s_system_loads_no_torch():
-    import subprocess
-    import sys
-
-    code = "import sys; from harness.study.systems import Place, kind_of; k = kind_of('prompted');"
-    code += "k.identity(k.configured({'weights': 'random-tiny'}, '')); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_with_weights_the_variable_of_a_server_s_address_means_nothing(tmp_path, monkeypatch):
-    with fake_server("no") as server:
-        monkeypatch.setenv("EMPATHY_SERVER", server.url)
-        KIND.fit(fit_of(tmp_path, "random-tiny")).predict(rows_of("multiclass", 2, 3))
-        assert server.prompts == []

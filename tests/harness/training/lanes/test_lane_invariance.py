@@ -11,19 +11,14 @@ import torch
 
 from harness.study.config import Loss
 from harness.training.batches import cuts
-from harness.training.inputs import Encoded
 from harness.training.lanes import fit
-from harness.training.lanes.forward import forward
 from harness.training.lanes.frozen import freeze
-from harness.training.lanes.masks import draw
 from harness.training.trained import Part
-from tests.support.studies.toy_lanes import alone, fitted, intermediates, network, part, trainer
+from tests.support.studies.toy_lanes import fitted, intermediates, network, part, trainer
 
 STEPS_50 = 400  # rows of 50 steps, at 8 a step
 LANES = 5
-EIGHT_BITS = 26 / 256  # the nearest to .1 that a mask of 8 bits can drop
 FP32, BF16 = (2e-6, 5e-6), (2e-3, 8e-2)  # of weights and logits: five times what was measured (docs/training.md)
-DRAWS, COPIES = 2000, 20  # so many draws of one row in a batch: masks belong to an example, not to a text
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +50,7 @@ def assert_same(some, chosen, whole, roundings=FP32):
         assert float(np.abs(some[1][place] - whole[1][lane]).max()) < of_logits
 
 
-@pytest.mark.parametrize("chosen", [[0], [4], [0, 1, 2], [3, 4], [4, 1]], ids=str)
+@pytest.mark.parametrize("chosen", [[0], [1, 2], [4, 1]], ids=str)
 def test_a_lane_is_the_same_to_rounding_alone_in_a_chunk_and_beside_other_neighbours(noisy, together, chosen):
     assert_same(trained(noisy, chosen), chosen, together)
 
@@ -68,8 +63,9 @@ def test_in_bf16_a_lane_is_the_same_to_the_roundings_of_bf16(noisy):
 LOSSES = [Loss("focal", gamma=3.0), Loss("ldam", scale=4.0, deferred_from=2, beta=0.9)]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("loss", "dtype"), [(LOSSES[0], torch.bfloat16), (LOSSES[1], torch.float32)], ids=["focal, bf16", "ldam, fp32"]
+)
 def test_a_lane_by_another_loss_is_the_same_alone_and_beside_others(noisy, loss, dtype):
     made, lanes, data = noisy
     few, results = Part(data.rows[:80], data.labels[:80]), []
@@ -94,8 +90,7 @@ def uncut(numbers, lengths, *_):
 def test_a_lane_is_the_same_to_rounding_however_batches_are_cut(noisy, together, cut, monkeypatch):
     lengths = [len(row[0].ids) for row in noisy[2].rows]
     assert 1 < len(list(cuts(range(8), lengths))) < 8  # neither is what is usually done
-    for module in (fit, fit):
-        monkeypatch.setattr(module, "cuts", cut)
+    monkeypatch.setattr(fit, "cuts", cut)
     assert_same(trained(noisy, [0, 3]), [0, 3], together)
 
 
@@ -114,83 +109,6 @@ def test_an_intermediate_of_zeros_gives_the_baseline_exactly(noisy):
     weights = fitted(copy.deepcopy(made), [None, zeros, lanes[1]], data)
     assert all(torch.equal(value[0], value[1]) for value in weights.values())
     assert not all(torch.equal(value[0], value[2]) for value in weights.values())
-
-
-@pytest.mark.parametrize("label", ["binary", "multiclass", "multilabel", "ordinal", "continuous"])
-def test_every_kind_of_label_is_learnt_as_the_library_learns_it(label):
-    """Twelve steps, dropout off: weights and predictions."""
-    made, data, test = network(label=label), part(96, label=label), part(40, seed=7, label=label)
-    lanes = intermediates(made, 2)
-    one = trainer(copy.deepcopy(made), lanes, label=label)
-    one.fit(data, part(16, seed=9, label=label), lambda *_: None)
-    logits, weights = one.predict(test), {name: value.detach() for name, value in one.state.trained.items()}
-    for lane, intermediate in enumerate(lanes):
-        single = alone(made, intermediate, data)
-        assert all(float((single.weights[name] - weights[name][lane]).abs().max()) < 1e-5 for name in weights)
-        np.testing.assert_allclose(logits[lane], single.logits(test), atol=1e-4)
-
-
-def test_rows_of_512_tokens_train_as_in_the_library():
-    made = network(positions=514, num_hidden_layers=2, hidden_size=16, num_attention_heads=2)
-    rng = np.random.default_rng(0)
-    texts = [tuple(rng.integers(5, 99, length).tolist()) for length in (512, 7, 512, 30)]
-    data = Part([(Encoded(text, (0,) * len(text), False, False),) for text in texts], np.array([0, 1, 2, 1]))
-    lanes = intermediates(made, 2)
-    weights = fitted(copy.deepcopy(made), lanes, data)
-    for lane, intermediate in enumerate(lanes):
-        single = alone(made, intermediate, data)
-        assert all(float((single.weights[name] - weights[name][lane]).abs().max()) < 1e-5 for name in weights)
-
-
-def spread(draws):
-    """Standard deviation of logits ``[draws, rows, outputs]`` over draws, pooled, and its relative standard error."""
-    squares = ((draws - draws.mean(axis=0)) ** 2).mean(axis=(1, 2)).reshape(20, -1).mean(axis=1)
-    return np.sqrt(squares.mean()), squares.std(ddof=1) / np.sqrt(20) / squares.mean() / 2
-
-
-def test_the_spread_under_dropout_is_the_library_s_and_would_not_be_with_masks_of_8_bits():
-    """Over 2,000 draws, bound 3 standard errors of the ratio of standard deviations (about .0012).
-
-    Masks of 8 bits widen the spread by .8 %: the loss of one batch, whose ratio is known to 2 %, cannot show that, so
-    the spread is pooled over many logits.
-    """
-    made = network(dropout=0.1, outputs=96, num_hidden_layers=1, hidden_size=96, intermediate_size=192)
-    one = trainer(copy.deepcopy(made), [None])
-    rows = [windows[0] for windows in part(8, longest=12).rows] * COPIES
-    batch, lengths = one._batch(rows, range(len(rows))), [len(row.ids) for row in rows]
-    made.train_adapter("t")
-    made.active_head = "t"
-    made.train()  # train_adapter leaves the heads as they were
-
-    def ours(probability):
-        dropped = dict.fromkeys(("hidden_dropout", "attention_dropout", "head_dropout"), probability)
-        frozen = dataclasses.replace(one.frozen, **dropped)
-        options = dict(seed=1, target="t")
-        masks = (draw(frozen, lengths, range(len(rows)), step=step, **options) for step in range(DRAWS // COPIES))
-        logits = [forward(frozen, one.state.lanes(), batch, mask)[0] for mask in masks]
-        return spread(torch.cat(logits).view(DRAWS, 8, 96).numpy())
-
-    def theirs(seed):
-        torch.manual_seed(seed)
-        return made(**batch, head="t").logits
-
-    with torch.no_grad():
-        logits = [theirs(seed) for seed in range(DRAWS // COPIES)]
-        library = spread(torch.cat(logits).view(DRAWS, 8, 96).numpy())
-        exact, eight = ours(0.1), ours(EIGHT_BITS)
-    assert abs(exact[0] / library[0] - 1) < 3 * np.hypot(exact[1], library[1])
-    assert abs(eight[0] / library[0] - 1) > 3 * np.hypot(eight[1], library[1])
-
-
-def test_masks_of_8_bits_would_not_drop_the_exact_share():
-    made = network(dropout=0.1)
-    frozen = trainer(made, [None]).frozen
-    options = dict(seed=1, target="t")
-    drawn = [draw(frozen, [64] * 20, range(20), step=step, **options).attention[0] for step in range(30)]
-    count = sum(one.numel() for one in drawn)
-    dropped = sum(int((one == 0).sum()) for one in drawn) / count
-    bound = 4 * np.sqrt(0.09 / count)
-    assert abs(dropped - 0.1) < bound < EIGHT_BITS - 0.1
 
 
 def test_lanes_without_shared_noise_have_masks_of_their_own_that_follow_the_lane():

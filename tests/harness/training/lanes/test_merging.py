@@ -15,10 +15,12 @@ from adapters_store import key_of
 from harness.study.cell import make_cell
 from harness.study.intermediates.decision import weights_of
 from harness.training.batches import collate
+from harness.training.lanes.forward import forward
 from harness.training.lanes.merging import check_shapes, merge_of, merged
-from harness.training.lanes.state import parameter_names, stacked
+from harness.training.lanes.state import GATE, gates, parameter_names, stacked
 from harness.training.lanes.train import with_target
 from harness.training.memory import shape_of
+from harness.training.objective import summed_losses
 from harness.training.recipe import Recipe
 from tasks.errors import BadInput
 from tests.support.studies.toy_column import content
@@ -192,14 +194,14 @@ def test_cells_on_merges_prove_theirs_alive_and_unchanged_and_say_what_it_was(co
         assert list(results["merge"]["weights"]) == ["four", "three", "two"]
 
 
-def test_a_killed_pack_of_merged_rows_ends_with_the_same_bytes(column):
-    cells = list(column.on_merges(**{name: TABLES[name] for name in ("all", "mean")}).values())
+@pytest.mark.parametrize("tables", [{"all": {}, "mean": {"rule": "weights"}}, {"learned": {"rule": "gated"}}])
+def test_a_killed_pack_of_merged_rows_ends_with_the_same_bytes(column, tables):
+    cells = list(column.on_merges(**tables).values())
     whole = column.run(column.store_with_baselines(), cells)
-    for epoch in (1, 2):
-        store = column.interrupted(column.store_with_baselines(), cells, epoch)
-        column.run(store, cells)
-        for cell in cells:
-            assert content(store, cell) == content(whole, cell)
+    store = column.interrupted(column.store_with_baselines(), cells, 2)
+    column.run(store, cells)
+    for cell in cells:
+        assert content(store, cell) == content(whole, cell)
 
 
 def start_of(study, column, name):
@@ -225,3 +227,88 @@ def test_a_wide_intermediate_is_in_the_plan_of_memory(column):
     parts = {"train": column.encoded("train")}
     sizes = [shape_of(Recipe.of([cell]), column.tiny, parts).lane_bytes() for cell in (wide, narrow)]
     assert sizes[0] > sizes[1]
+
+
+# Merges that learn what each parent counts in each layer.
+
+
+PARENTS = ["four", "three", "two"]
+
+
+def gated(made, adapters, weights, dtype=torch.float32):
+    """A lane on these adapters with these weights, ready to be trained."""
+    ready = trainer(made, [merged("gated", adapters, weights, {}, 1.0)], dtype=dtype)
+    ready.state = gates(ready.state, weights)
+    for name, value in ready.state.trained.items():
+        ready.state.trained[name] = value.detach().to(dtype).requires_grad_()
+    return ready
+
+
+def test_every_parent_has_one_more_unit_that_carries_its_bias():
+    assert plain(merged("gated", [A, B], [0.5, 0.5], {}, 1.0)) == {
+        DOWN: [[1.0, -2.0], [0.0, 0.0], [3.0, 2.0], [0.0, 0.0]],
+        DOWN_BIAS: [0.5, 1.0, -0.5, 1.0],
+        UP: [[4.0, 1.0, -2.0, 0.0], [0.0, 0.0, 8.0, 2.0]],
+        UP_BIAS: [0.0, 0.0],
+    }
+
+
+@pytest.mark.parametrize("weights", [[0.5, 0.5], [0.9, 0.1], [1.0, 0.0]])
+def test_before_training_it_is_what_the_parents_add_with_these_weights(weights):
+    made, data = network(), part(24, seed=3)
+    adapters = intermediates(made, 3)[1:]
+    ours = gated(made, adapters, weights).predict(data)
+    theirs = trainer(made, [merged("outputs", adapters, weights, {}, 1.0)]).predict(data)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_the_gradient_of_a_weight_is_the_loss_s_slope():
+    made, data = network().double(), part(8, seed=3)
+    adapters = [{name: value.double() for name, value in own.items()} for own in intermediates(made, 3)[1:]]
+    ready = gated(made, adapters, [0.7, 0.3], torch.float64)
+    batch = ready._batch([row[0] for row in data.rows], list(range(8)))
+
+    def loss():
+        logits = forward(ready.frozen, ready.state.lanes(), batch, None)
+        return summed_losses(logits, torch.from_numpy(data.labels), None).sum()
+
+    loss().backward()
+    step = 1e-5
+    for name, gate in ready.state.trained.items():
+        if not name.startswith(GATE):
+            continue
+        for place in range(2):
+            ends = []
+            for sign in (1, -1):
+                with torch.no_grad():
+                    gate[0, place] += sign * step
+                    ends.append(float(loss()))
+                    gate[0, place] -= sign * step
+            slope = (ends[0] - ends[1]) / (2 * step)
+            assert float(gate.grad[0, place]) == pytest.approx(slope, rel=1e-5, abs=1e-8)
+            assert abs(slope) > 1e-4, "it says something"
+
+
+def test_a_cell_trains_its_weights_and_its_record_has_them_by_parent_and_layer(column):
+    (cell,) = column.on_merges(learned={"rule": "gated"}).values()
+    store = column.run(column.store_with_baselines(), [cell])
+    results = store.get(cell.key).results
+    assert results["intermediate_unchanged"]
+    assert results["liveness"] > 0
+    assert list(results["merge"]["weights"].values()) == pytest.approx([1 / 3] * 3)
+    learned = results["merge"]["learned"]
+    assert list(learned) == PARENTS
+    layers = column.tiny.shape[0]
+    assert {len(values) for values in learned.values()} == {layers}
+    assert all(value != pytest.approx(1 / 3, abs=1e-7) for values in learned.values() for value in values)
+    fixed = column.on_merges(fixed={"rule": "outputs"})["fixed"]
+    also = column.run(column.store_with_baselines(), [fixed]).get(fixed.key).results
+    assert "learned" not in also["merge"]
+    assert results["trainable_parameters"] == also["trainable_parameters"] + 3 * layers
+
+
+def test_a_lane_of_its_state_alone_keeps_its_weights():
+    made = network()
+    adapters = intermediates(made, 3)[1:]
+    state = gates(stacked(made, "t", [merged("gated", adapters, [0.5, 0.5], {}, 1.0)]), [0.5, 0.5])
+    assert all(torch.equal(state.only([0]).trained[name], value) for name, value in state.trained.items())

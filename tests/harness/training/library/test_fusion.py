@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,10 +10,8 @@ from adapters.composition import Fuse, Stack
 from adapters.context import ForwardContext
 from safetensors.torch import load_file
 
-from adapters_store.store import without_weights
-from harness.run.grid import startable
 from harness.study.methods import FUSION, fusion_parameters
-from harness.study.plan import Pack, _packs_of_merges
+from harness.study.plan import _packs_of_merges
 from harness.systems import system_of
 from harness.training import model
 from harness.training.lanes.merging import parent_adapter
@@ -83,25 +79,6 @@ def test_a_layer_gives_what_the_formula_says(column, trained):
     assert float(shares.std()) > 0.01, "attention differs by parent and token"
 
 
-def test_equal_attention_is_the_mean_of_the_parents_outputs(column, trained):
-    """Where no query asks for anything and values are as they came, it is the rule ``outputs``."""
-    store, cell = trained
-    network = composed(cell, column.tiny, store).eval()
-    for name, value in fusion_weights(network, 0).items():
-        value.data.copy_(torch.eye(len(value)) if name == "value.weight" else torch.zeros_like(value))
-    generator = torch.Generator().manual_seed(6)
-    hidden, residual = (torch.randn(2, 7, column.tiny.shape[1], generator=generator) for _ in range(2))
-    fuse = network.active_adapters.children[0]
-    network.set_active_adapters(fuse)
-    norm, given, attention = of_layer(network, hidden, residual)
-    np.testing.assert_allclose(attention, 1 / 3, atol=1e-7)
-    singles = network.base_model.encoder.layer[0].output.adapters
-    with torch.no_grad():
-        h = norm(hidden + residual)
-        mean = sum(singles[name](h, torch.zeros_like(h))[2] for name in fuse.children) / 3
-        torch.testing.assert_close(given, norm(hidden + mean + residual), atol=1e-6, rtol=1e-6)
-
-
 def test_exactly_the_fusion_the_targets_adapter_and_its_head_are_trained(column, trained):
     store, cell = trained
     network, recipe = composed(cell, column.tiny, store), Recipe.of([cell])
@@ -127,17 +104,6 @@ def test_a_target_that_is_not_on_the_fusion_is_a_fault(column, trained):
             fusion.check_composition(network, names, "one", cell.label)
 
 
-def test_every_parent_is_loaded_as_it_is_stored(column, trained):
-    store, cell = trained
-    network = composed(cell, column.tiny, store)
-    for task in PARENTS:
-        key = cell.merge["parents"][task]
-        for ours, value in parent_adapter(store, key, task).items():
-            layer, _, part = ours.partition(".")
-            adapters = network.base_model.encoder.layer[int(layer)].output.adapters
-            assert torch.equal(adapters[f"parent-{task}"].get_parameter(part), value)
-
-
 def test_the_record_says_what_each_parent_got_and_that_none_has_changed(column, trained):
     store, cell = trained
     results, (layers, width, _) = store.get(cell.key).results, column.tiny.shape
@@ -154,12 +120,6 @@ def test_the_record_says_what_each_parent_got_and_that_none_has_changed(column, 
     stacked = column.on_merges(mean={})["mean"]
     beside = column.run(column.store_with_baselines(), [stacked]).get(stacked.key).results
     assert results["trainable_parameters"] == beside["trainable_parameters"] + merge["parameters"]
-
-
-def test_it_has_24_times_the_numbers_of_a_bottleneck_of_a_sixteenth():
-    width = 768
-    bottleneck = 2 * width * (width // 16) + width // 16 + width
-    assert fusion_parameters(12, width) / (12 * bottleneck) == pytest.approx(24, rel=0.02)
 
 
 def test_a_fusion_whose_parents_change_fails(column, monkeypatch):
@@ -223,18 +183,6 @@ def test_the_same_cell_has_the_same_bytes_and_one_that_was_stopped_starts_again(
     assert content(column.run(again, [cell]), cell) == content(store, cell)
 
 
-def test_only_the_best_parents_are_fused(column):
-    table = {"rule": "fusion", "best": 2, "by": "validation"}
-    cell = column.on_merges(two=table)["two"]
-    store = column.store_with_baselines()
-    for lane in column.lanes:
-        column.run(store, [lane])
-    results = column.run(store, [cell]).get(cell.key).results
-    scores = {lane.intermediate: store.get(lane.key).results["validation"] for lane in column.lanes}
-    best = sorted(sorted(scores, key=lambda name: (-scores[name], name))[:2])
-    assert list(results["merge"]["learned"]) == best
-
-
 def test_its_key_names_how_the_library_fuses_and_no_other_rule_s_does(column):
     cells = column.on_merges(fused={"rule": "fusion"}, mean={}, learned={"rule": "gated"})
     assert cells["fused"].spec["trainer"] == "library"
@@ -247,19 +195,6 @@ def test_its_key_names_how_the_library_fuses_and_no_other_rule_s_does(column):
         ["fused"],
         ["learned"],
     ]
-
-
-def test_a_parent_without_stored_weights_leaves_it_out_in_one_line(column):
-    store = column.store()
-    shutil.copytree(column.base.root, store.root)
-    light = without_weights(store.get(column.full["three"].key))
-    folder = store.root / "objects" / light.key
-    shutil.rmtree(folder / "adapter")
-    (folder / "record.json").write_bytes(light.to_json())
-    cell = column.on_merges(fused={"rule": "fusion"})["fused"]
-    left, (outcome,) = startable(Pack((cell,)), store)
-    assert left is None
-    assert outcome.error == ("the weights of parent three were left out of its record; restore or train them again")
 
 
 def test_a_plan_counts_what_it_costs_and_keeps(column):

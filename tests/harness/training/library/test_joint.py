@@ -129,12 +129,6 @@ def test_parents_count_as_their_rows_do_and_each_has_its_score(trained):
     assert results["liveness"] > 0
 
 
-def test_the_target_stands_on_it_as_on_any_intermediate(column, trained):
-    store, cell = trained
-    results, transfer = store.get(cell.key).results, column.lanes[0]
-    assert results["trainable_parameters"] == column.whole.get(transfer.key).results["trainable_parameters"]
-
-
 def test_what_is_saved_gives_the_stored_predictions_again(column, trained):
     store, cell = trained
     recipe, network = Recipe.of([cell]), model.load_backbone(column.tiny)

@@ -84,28 +84,6 @@ def test_tags_with_separator_put_one_real_separator_between_the_turns(tokenizer)
     assert ids.count(tokenizer.separator) == 2
 
 
-def test_tags_cut_before_the_target_give_the_same_pieces_as_the_whole_text(tokenizer):
-    form = InputFormat(tokenizer, "tags", "dialogue", 200)
-    text = "<speaker> one two </speaker> <target> a new one </target>"
-    (whole,) = tokenizer.ids([text])
-    assert list(only(form, row("a new one", "one two")).ids[1:-1]) == whole
-
-
-def test_words_of_the_data_never_become_special_tokens(tokenizer):
-    ids = only(InputFormat(tokenizer, "pair", "none", 200), row("a </s> b <mask>")).ids
-    assert ids.count(tokenizer.separator) == 1
-    assert tokenizer.reserved & set(ids) == {ids[0], ids[-1]}
-
-
-@pytest.mark.parametrize(("name", "tags"), [("pair", "none"), ("tags", "dialogue"), ("tags", "separator")])
-def test_a_long_history_is_cut_on_its_left_and_never_the_target(tokenizer, name, tags):
-    encoded = only(InputFormat(tokenizer, name, tags, 60), row("the target", "left " * 20, "right " * 5))
-    assert len(encoded.ids) == 60
-    assert "the target" in decoded(tokenizer, encoded.ids)
-    assert "right" in decoded(tokenizer, encoded.ids)
-    assert (encoded.is_history_cut, encoded.is_target_cut) == (True, False)
-
-
 def test_a_target_longer_than_the_input_loses_its_end_and_is_counted(tokenizer):
     form = InputFormat(tokenizer, "pair", "none", 20)
     encoded = [form.encode(row("start " * 9, "before")), form.encode(row("short"))]

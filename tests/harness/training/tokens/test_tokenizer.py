@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -119,14 +117,6 @@ def test_the_bytes_of_a_text_have_the_ids_that_the_backend_gives_them(texts):
     assert tokenizer.ids(texts) == own
 
 
-def test_every_byte_has_an_id_of_its_own():
-    tokenizer = load_tokenizer(resolve("random-tiny"))
-    every = "".join(map(chr, [*range(0x80), *range(0x80, 0x800, 0x40), 0x800, 0x10000]))
-    assert len(set(tokenizer.of_byte)) == 256
-    assert tokenizer.reserved.isdisjoint(tokenizer.of_byte)
-    assert tokenizer.ids([every]) == [tokenizer.backend.encode(every, add_special_tokens=False).ids]
-
-
 @pytest.mark.parametrize("name", BACKBONES)
 def test_special_tokens_are_those_of_transformers(name, backbones):
     backbone = backbone_of(backbones, name)
@@ -195,17 +185,6 @@ def test_a_vocabulary_without_a_whole_file_is_left_to_transformers(tmp_path):
         library_tokenizer(resolve(str(folder)))("a kind [SEP] neighbour", add_special_tokens=False,
                                                 split_special_tokens=True)["input_ids"]
     ]  # fmt: skip
-
-
-def test_a_whole_file_is_read_without_torch_and_transformers(backbones):
-    code = (
-        "import sys; from harness.study.backbones.backbone import resolve; "
-        "from harness.training.inputs import InputFormat; "
-        "from harness.training.tokens.tokenizer import load_tokenizer; "
-        f"load_tokenizer(resolve({str(backbones['bert'].folder)!r})).ids(['a kind neighbour']); "
-        "assert not {'torch', 'transformers', 'adapters'} & set(sys.modules), 'too much is loaded'"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_the_words_of_special_tokens_that_a_vocabulary_holds_as_pieces_are_taken_apart(backbones):
