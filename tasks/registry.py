@@ -148,7 +148,7 @@ def _task_of(entry: Mapping[str, Any], file: str) -> Task:
 
 def _download(table: Mapping[str, Any]) -> Download:
     """One download; BadEntry for an unknown, missing or wrongly typed field of its table."""
-    _check_table("downloads", table, DOWNLOAD_FIELDS)
+    _check_types(table, DOWNLOAD_FIELDS, field="downloads.")
     if not (table.get("url") and table.get("path")):
         raise BadEntry("a download needs `url` and `path`")
     return Download(**table)
@@ -156,7 +156,7 @@ def _download(table: Mapping[str, Any]) -> Download:
 
 def _instruction(table: Mapping[str, Any]) -> Instruction:
     """How a model is asked; BadEntry for an unknown, missing or wrongly typed field of its table."""
-    _check_table("instruction", table, INSTRUCTION_FIELDS)
+    _check_types(table, INSTRUCTION_FIELDS, field="instruction.")
     if not (table.get("question") and table.get("options")):
         raise BadEntry("an instruction needs `question` and `options`")
     for name, value in table.items():
@@ -165,13 +165,15 @@ def _instruction(table: Mapping[str, Any]) -> Instruction:
     return Instruction(**_pick(table, INSTRUCTION_FIELDS))
 
 
-def _check_table(field: str, table: Mapping[str, Any], fields: Mapping[str, FieldType]) -> None:
-    """BadEntry for a field of a table that is not among its ``fields``, or of another type."""
+def _check_types(
+    table: Mapping[str, Any], types: Mapping[str, FieldType], *, before: str = "", field: str = ""
+) -> None:
+    """BadEntry for a field of a table that is not among these, or of another type."""
     for name, value in table.items():
-        if name not in fields:
-            raise BadEntry(f"unknown field `{field}.{name}`{nearest(name, fields)}")
-        if not _fits(value, fields[name]):
-            raise BadEntry(f"`{field}.{name}` must be {TYPE_NAMES[fields[name]]}, got {value!r}")
+        if name not in types:
+            raise BadEntry(f"{before}unknown field `{field}{name}`{nearest(name, types)}")
+        if not _fits(value, types[name]):
+            raise BadEntry(f"{before}`{field}{name}` must be {TYPE_NAMES[types[name]]}, got {value!r}")
 
 
 def _pick(entry: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str, Any]:
@@ -183,11 +185,7 @@ def _pick(entry: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str
 
 def _check_fields(entry: Mapping[str, Any], file: str) -> None:
     """Refuse unknown and missing fields, values of the wrong type, odd ids and unknown readers."""
-    for name, value in entry.items():
-        if name not in FIELDS:
-            raise BadEntry(f"{file}: unknown field `{name}`{nearest(name, FIELDS)}")
-        if not _fits(value, FIELDS[name]):
-            raise BadEntry(f"{file}: `{name}` must be {TYPE_NAMES[FIELDS[name]]}, got {value!r}")
+    _check_types(entry, FIELDS, before=f"{file}: ")
     for name in PRINTED:  # control characters command a terminal, or reverse what follows them
         text = entry.get(name, "")
         if letter := control_character("".join(map(str, text)) if isinstance(text, list) else str(text)):
