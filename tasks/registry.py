@@ -419,19 +419,16 @@ def _with_family_salts(tasks: Mapping[str, Task]) -> dict[str, Task]:
     for task in tasks.values():
         families.setdefault(task.dataset.family, []).append(task)
     for family in families.values():
-        _check_repeats(family)
+        # What siblings join that keep equal texts together, the others would divide.
+        by_rule = {task.repeats: task for task in family}
+        if len(by_rule) > 1:
+            together, other = by_rule["together"], by_rule["drop"]
+            raise BadEntry(
+                f'family {together.dataset.family!r}: `repeats` is "together" for {together.id} in '
+                f"{together.entry_file} and not for {other.id} in {other.entry_file}; siblings must be split alike, so "
+                "write it for all or none"
+            )
     return {id: replace(task, split_salt=_salt(families[task.dataset.family])) for id, task in tasks.items()}
-
-
-def _check_repeats(family: Sequence[Task]) -> None:
-    """Refuse siblings of which only some keep equal texts together: what these join, the others would divide."""
-    by_rule = {task.repeats: task for task in family}
-    if len(by_rule) > 1:
-        together, other = by_rule["together"], by_rule["drop"]
-        raise BadEntry(
-            f'family {together.dataset.family!r}: `repeats` is "together" for {together.id} in {together.entry_file} '
-            f"and not for {other.id} in {other.entry_file}; siblings must be split alike, so write it for all or none"
-        )
 
 
 def _salt(family: Sequence[Task]) -> int | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -210,23 +211,19 @@ def readings_in(file: Path) -> list[Repeat]:
     raw = read_raw(file)
     task, construct, rater = (raw.column(name) for name in Repeat._fields[:3])
     columns = {int(name[1]): place for place, head in enumerate(raw.header) if (name := COLUMN.fullmatch(head))}
-    return [
-        Repeat(cells[task], cells[construct], cells[rater], _number(raw.where(i), cells[place]), repeat)
-        for i, cells in enumerate(raw.rows)
-        for repeat, place in sorted(columns.items())
-        if cells[place].strip()
-    ]
+    repeats = []
+    for i, cells in enumerate(raw.rows):
+        for repeat, place in sorted(columns.items()):
+            value = math.nan
+            with suppress(ValueError):
+                value = float(cells[place])
+            if math.isfinite(value):
+                repeats.append(Repeat(cells[task], cells[construct], cells[rater], value, repeat))
+            elif cells[place].strip():
+                odd = f"reading {cells[place]!r} is not a number; leave it empty where there is none"
+                raise BadRow(f"{raw.where(i)}: {odd}")
+    return repeats
 
 
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
-
-
-def _number(where: str, cell: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise BadRow(f"{where}: reading {cell!r} is not a number; leave it empty where there is none")
-    return value
