@@ -197,22 +197,17 @@ def _check_fields(entry: Mapping[str, Any], file: str) -> None:
         raise BadEntry(f"{file}: id {entry['id']!r} may hold only small letters, digits and _, at most 100")
     if reason := why_taken(entry["id"]):
         raise BadEntry(f"{file}: id {entry['id']!r} {reason}; call the task otherwise, say {entry['id']}_task")
-    _check_paths(entry, file)
-    reader = entry.get("reader", "table")
-    if reader not in READERS:
-        raise BadEntry(f"{file}: unknown reader {reader!r}; the readers are {', '.join(sorted(READERS))}")
-
-
-def _check_paths(entry: Mapping[str, Any], file: str) -> None:
-    """Refuse names of files that lead out of the data folder, except to those beside the entry or its folder."""
     dataset = entry.get("dataset", "")
     if dataset and (not is_inside(dataset) or "/" in dataset):
         raise BadEntry(f"{file}: dataset {dataset!r} must be a plain name: files of split ids are called by it")
+    folder = "below the data folder (--data), or beside the entry or its folder"
     for name in ("files", "fallback_files"):
         for path in entry.get(name, []):
             if not is_inside(path.removeprefix(BESIDE)):
-                folder = "below the data folder (--data), or beside the entry or its folder"
                 raise BadEntry(f"{file}: `{name}` {path!r} leads elsewhere; put the file {folder}")
+    reader = entry.get("reader", "table")
+    if reader not in READERS:
+        raise BadEntry(f"{file}: unknown reader {reader!r}; the readers are {', '.join(sorted(READERS))}")
 
 
 def _fits(value: object, kind: FieldType) -> bool:

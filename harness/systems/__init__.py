@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.study.systems import kind_names, kind_of
+from harness.study.systems import kind_of
 from harness.systems.fitted import FittedSystem
 from harness.systems.system import Lanes, Library, System
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
 ADAPTERS: Mapping[str, System] = {"lanes": Lanes(), "library": Library()}
-
-
-def system_names() -> tuple[str, ...]:
-    """The names of all ways to train and solve, sorted."""
-    return tuple(sorted((*ADAPTERS, *kind_names())))
 
 
 def name_of_system(spec: Mapping[str, Any]) -> str:

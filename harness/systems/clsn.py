@@ -133,16 +133,14 @@ class Clsn(nn.Module):
         if self.cascade is not None:
             states = self.cascade(states, mask)
         residual = self.shared(encoded)
-        return [self._maximum(number, state, residual, mask) for number, state in enumerate(states)]
-
-    def _maximum(self, number: int, states: Tensor, residual: Tensor, mask: Tensor) -> Tensor:
-        """(5) to (7) of a task, and the maximum over labels and tokens ``[n, d]``."""
-        signals = states[:, :0]
-        if self.signals is not None:
-            assert self.labels is not None
-            signals, states = self.signals[number](self.labels.weight, states, mask)
-        tokens = (states + residual).masked_fill(mask[:, :, None] == PADDING, float("-inf"))
-        return torch.cat([signals, tokens], dim=1).amax(dim=1)
+        vectors = []
+        for number, state in enumerate(states):
+            signals = state[:, :0]
+            if self.signals is not None and self.labels is not None:  # (5), (6)
+                signals, state = self.signals[number](self.labels.weight, state, mask)
+            tokens = (state + residual).masked_fill(mask[:, :, None] == PADDING, float("-inf"))  # (7)
+            vectors.append(torch.cat([signals, tokens], dim=1).amax(dim=1))  # over labels and tokens
+        return vectors
 
 
 class Plain(nn.Module):

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -79,19 +78,6 @@ def ratings_in(files: Sequence[Path]) -> list[Rating]:
 def rating_files(folders: Sequence[str]) -> list[Path]:
     """Files of ratings that lie beside one's own entries: ``ratings*.csv`` of each folder, by name."""
     return [file for folder in folders for file in sorted(Path(folder).glob("ratings*.csv"))]
-
-
-def comparable_pairs(judgements: Sequence[Rating], construct: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Pairs of raters (by name) who may be compared on a construct, each with the tasks that both rated, sorted.
-
-    Raters who rated no task in common are no pair: nothing can be said about their agreement.
-    """
-    rated: dict[str, set[str]] = {}
-    for rating in judgements:
-        if rating.construct == construct:
-            rated.setdefault(rating.rater, set()).add(rating.task)
-    pairs = {(a, b): tuple(sorted(rated[a] & rated[b])) for a, b in combinations(sorted(rated), 2)}
-    return {pair: tasks for pair, tasks in pairs.items() if tasks}
 
 
 def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
