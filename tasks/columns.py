@@ -15,20 +15,8 @@ from tasks.readers.rows import SETS
 LOOKED_AT = 2000  # rows; enough to distinguish a label from a text
 # Words in the names of columns, the likeliest first; ``dialogId`` and ``dialog_id`` have the words dialog and id.
 OF_GROUPS = (
-    *(
-        "group",
-        "dialog",
-        "dialogue",
-        "conversation",
-        "conv",
-        "transcript",
-        "session",
-        "chat",
-        "call",
-        "interview",
-        "thread",
-    ),
-    *("post", "story", "document", "doc", "essay", "article", "video", "user", "author", "writer", "speaker"),
+    *("group", "dialog", "dialogue", "conversation", "conv", "transcript", "session", "chat", "call", "interview"),
+    *("thread", "post", "story", "document", "doc", "essay", "article", "video", "user", "author", "writer", "speaker"),
 )
 OF_DIALOGUES = OF_GROUPS[: OF_GROUPS.index("post")]
 OF_TURNS = ("turn", "utterance", "position", "order", "seq", "sequence", "number", "idx", "index", "line")

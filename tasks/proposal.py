@@ -82,7 +82,12 @@ def _read(path: Path) -> ReadableFile:
     encoding = "utf-16" if has_mark else "" if decodes(path, "utf-8") else "cp1252"
     if ending in (*JSON_LINES, ".json"):
         return ReadableFile(read_raw(path, encoding=encoding or "utf-8"), encoding)
-    delimiter = _delimiter(path, encoding) if ending != ".tsv" else ""
+    delimiter = ""  # where the ending's own parts cells, or the file names one itself
+    if ending != ".tsv":
+        header = read_text(path, encoding or "utf-8", "", lambda file: file.readline(LONGEST_HEADER))
+        best = max(DELIMITERS, key=header.count)
+        is_usual = (best == "," and ending == ".csv") or SEPARATOR_LINE.fullmatch(header)
+        delimiter = best if best in header and not is_usual else ""
     try:
         return ReadableFile(read_raw(path, encoding=encoding or "utf-8", delimiter=delimiter), encoding, delimiter)
     except BadRow:
@@ -119,7 +124,13 @@ def proposal(file: ReadableFile, stated: Mapping[str, object], guessed: Sequence
         if name not in _columns_of(fields) and columns.names_sets(cells_of(file.raw, name)):
             sets = {"split_column": name}
             break
-    return fields | _gaps(file.raw, fields) | sets | of_file
+    gaps: dict[str, object] = {}
+    label = fields.get("label")
+    if isinstance(label, str) and fields.get("kind") != "multilabel" and "drop_labels" not in fields:
+        position = file.raw.column(label)
+        if any(not cells[position].strip() for cells in file.raw.rows):
+            gaps = {"drop_labels": [""]}  # of several labels none is an answer, too
+    return fields | gaps | sets | of_file
 
 
 def _several_rows(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
@@ -225,18 +236,14 @@ def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
     if {cell.casefold() for cell in cells} & {"true", "false"} and set(cells) & {"0", "1"}:
         lines.append("true or false and 1 or 0 stand in one column: they are different labels; join them by `relabel`")
     group = fields.get("group")
-    if isinstance(group, str) and group in raw.header and _is_of_groups(raw, label, group):
-        lines.append(
-            f"every {group} has one {label} alone: rows of a group are one judgement, and few groups say little"
-        )
+    if isinstance(group, str) and group in raw.header:
+        group_at, label_at = raw.column(group), raw.column(label)
+        pairs = {(row[group_at], row[label_at]) for row in raw.rows[:LOOKED_AT]}
+        if len(pairs) == len({name for name, _ in pairs}) < len(raw.rows[:LOOKED_AT]):
+            lines.append(
+                f"every {group} has one {label} alone: rows of a group are one judgement, and few groups say little"
+            )
     return lines
-
-
-def _is_of_groups(raw: Raw, label: str, group: str) -> bool:
-    """Whether a label never changes within a group, of which some have several rows."""
-    group_at, label_at = raw.column(group), raw.column(label)
-    pairs = {(row[group_at], row[label_at]) for row in raw.rows[:LOOKED_AT]}
-    return len(pairs) == len({name for name, _ in pairs}) < len(raw.rows[:LOOKED_AT])
 
 
 def columns_text(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
@@ -282,19 +289,7 @@ def _toml(value: object) -> str:
 
 def _columns_of(fields: Mapping[str, object]) -> list[str]:
     """Columns that the fields name."""
-    columns = [fields[role] for role in NAMES if role in fields]
-    return [str(name) for column in columns for name in (column if isinstance(column, list) else [column])]
-
-
-def _delimiter(path: Path, encoding: str) -> str:
-    """Delimiter that an entry must name: the one most frequent in the first line, or empty for the ending's own."""
-    header = read_text(path, encoding or "utf-8", "", lambda file: file.readline(LONGEST_HEADER))
-    if SEPARATOR_LINE.fullmatch(header):
-        return ""  # it names itself
-    counts = Counter({delimiter: header.count(delimiter) for delimiter in DELIMITERS})
-    best, count = counts.most_common(1)[0]
-    is_usual = best == "," and ending_of(path) == ".csv"
-    return "" if is_usual or not count else best
+    return [name for role in NAMES for name in _named(fields.get(role))]
 
 
 def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
@@ -357,15 +352,6 @@ def _of_label(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     if kind == "continuous":
         return _decimal(set(cells))
     return {} if "separator" in fields else _separator(cells)
-
-
-def _gaps(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
-    """Leave rows without a label out, where there are any; in a multilabel task no label is an answer, too."""
-    label = fields.get("label")
-    if not isinstance(label, str) or fields.get("kind") == "multilabel" or "drop_labels" in fields:
-        return {}
-    position = raw.column(label)
-    return {"drop_labels": [""]} if any(not cells[position].strip() for cells in raw.rows) else {}
 
 
 def _of_annotators(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:

@@ -30,6 +30,10 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         dropped["dropped"] = {name: len(rows) for name, rows in lost.items()}
         before = {name: (*parts[name], *rows) for name, rows in lost.items()}
         dropped["labels_before"] = {name: labels_of(splits, rows) for name, rows in before.items()}
+    marked = [row for name in splits.names for row in getattr(splits, name) if row.rationale]
+    spans = sum(len(row.rationale) for row in marked)
+    unplaced = sum(placed(row.text, row.rationale).unplaced for row in marked)
+    rationales = {"rationales": {"rows": len(marked), "spans": spans, "unplaced": unplaced}} if marked else {}
     return {
         "task": splits.task.id,
         "rows": {name: len(rows) for name, rows in parts.items()},
@@ -37,7 +41,7 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         "labels": {name: labels_of(splits, rows) for name, rows in parts.items()},
         **dropped,
         "conflicting": conflicting(splits),
-        **_rationales(splits),
+        **rationales,
         "words": {name: spread([_words(row.text) for row in rows]) for name, rows in parts.items()},
         "words_with_context": {name: spread([_words(*_texts_of(row)) for row in rows]) for name, rows in parts.items()},
         "repeated": repetitions(splits, texts),
@@ -45,15 +49,6 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         "floor": floor_of(splits),
         "warnings": list(splits.warnings),
     }
-
-
-def _rationales(splits: Splits) -> dict[str, Any]:
-    """How many spans support the labels, and how many of them stand nowhere in their text; empty where none do."""
-    rows = [row for name in splits.names for row in getattr(splits, name) if row.rationale]
-    if not rows:
-        return {}
-    unplaced = sum(placed(row.text, row.rationale).unplaced for row in rows)
-    return {"rationales": {"rows": len(rows), "spans": sum(len(row.rationale) for row in rows), "unplaced": unplaced}}
 
 
 def conflicting(splits: Splits) -> dict[str, int]:

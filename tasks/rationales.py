@@ -167,7 +167,18 @@ def token_f1(gold: Sequence[Marks], predicted: Sequence[Marks], form: str) -> fl
 
 def iou_f1(gold: Sequence[Marks], predicted: Sequence[Marks], form: str) -> float:
     """IOU-F1 of posts, else as ``token_f1``."""
-    return _mean(gold, predicted, FORMS[form], _iou_f1)
+
+    def score(true: Marks, marks: Marks, form: Form) -> float:
+        spans, others = _runs(marks, form), _runs(true, form)
+        if not others and not spans:
+            return form.empty
+        hits = sum(any(_overlap(span, other) >= HALF for other in others) for span in spans)
+        if not hits:
+            return 0.0
+        precision, recall = hits / len(spans), hits / len(others)
+        return 2 * precision * recall / (precision + recall)
+
+    return _mean(gold, predicted, FORMS[form], score)
 
 
 def _mean(
@@ -193,18 +204,6 @@ def _judged(marks: Marks, form: Form) -> Marks:
     read = marks[: form.places - 1]
     places = min(2 * len(read) + 1, form.places)
     return np.concatenate([read, [read.all()], np.zeros(places - len(read) - 1, dtype=bool)]).astype(bool)
-
-
-def _iou_f1(true: Marks, marks: Marks, form: Form) -> float:
-    gold, predicted = _runs(true, form), _runs(marks, form)
-    if not gold and not predicted:
-        return form.empty
-    near = np.array([[_overlap(span, other) >= HALF for other in gold] for span in predicted], dtype=bool)
-    hits = int(near.reshape(len(predicted), len(gold)).any(axis=1).sum())
-    if not hits:
-        return 0.0
-    precision, recall = hits / len(predicted), hits / len(gold)
-    return 2 * precision * recall / (precision + recall)
 
 
 def _runs(marks: Marks, form: Form) -> list[Run]:

@@ -148,7 +148,7 @@ def _task_of(entry: Mapping[str, Any], file: str) -> Task:
 
 def _download(table: Mapping[str, Any]) -> Download:
     """One download; BadEntry for an unknown, missing or wrongly typed field of its table."""
-    _check_table("downloads", table, DOWNLOAD_FIELDS)
+    _check_types(table, DOWNLOAD_FIELDS, field="downloads.")
     if not (table.get("url") and table.get("path")):
         raise BadEntry("a download needs `url` and `path`")
     return Download(**table)
@@ -156,7 +156,7 @@ def _download(table: Mapping[str, Any]) -> Download:
 
 def _instruction(table: Mapping[str, Any]) -> Instruction:
     """How a model is asked; BadEntry for an unknown, missing or wrongly typed field of its table."""
-    _check_table("instruction", table, INSTRUCTION_FIELDS)
+    _check_types(table, INSTRUCTION_FIELDS, field="instruction.")
     if not (table.get("question") and table.get("options")):
         raise BadEntry("an instruction needs `question` and `options`")
     for name, value in table.items():
@@ -165,13 +165,15 @@ def _instruction(table: Mapping[str, Any]) -> Instruction:
     return Instruction(**_pick(table, INSTRUCTION_FIELDS))
 
 
-def _check_table(field: str, table: Mapping[str, Any], fields: Mapping[str, FieldType]) -> None:
-    """BadEntry for a field of a table that is not among its ``fields``, or of another type."""
+def _check_types(
+    table: Mapping[str, Any], types: Mapping[str, FieldType], *, before: str = "", field: str = ""
+) -> None:
+    """BadEntry for a field of a table that is not among these, or of another type."""
     for name, value in table.items():
-        if name not in fields:
-            raise BadEntry(f"unknown field `{field}.{name}`{nearest(name, fields)}")
-        if not _fits(value, fields[name]):
-            raise BadEntry(f"`{field}.{name}` must be {TYPE_NAMES[fields[name]]}, got {value!r}")
+        if name not in types:
+            raise BadEntry(f"{before}unknown field `{field}{name}`{nearest(name, types)}")
+        if not _fits(value, types[name]):
+            raise BadEntry(f"{before}`{field}{name}` must be {TYPE_NAMES[types[name]]}, got {value!r}")
 
 
 def _pick(entry: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str, Any]:
@@ -183,11 +185,7 @@ def _pick(entry: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str
 
 def _check_fields(entry: Mapping[str, Any], file: str) -> None:
     """Refuse unknown and missing fields, values of the wrong type, odd ids and unknown readers."""
-    for name, value in entry.items():
-        if name not in FIELDS:
-            raise BadEntry(f"{file}: unknown field `{name}`{nearest(name, FIELDS)}")
-        if not _fits(value, FIELDS[name]):
-            raise BadEntry(f"{file}: `{name}` must be {TYPE_NAMES[FIELDS[name]]}, got {value!r}")
+    _check_types(entry, FIELDS, before=f"{file}: ")
     for name in PRINTED:  # control characters command a terminal, or reverse what follows them
         text = entry.get(name, "")
         if letter := control_character("".join(map(str, text)) if isinstance(text, list) else str(text)):
@@ -199,22 +197,17 @@ def _check_fields(entry: Mapping[str, Any], file: str) -> None:
         raise BadEntry(f"{file}: id {entry['id']!r} may hold only small letters, digits and _, at most 100")
     if reason := why_taken(entry["id"]):
         raise BadEntry(f"{file}: id {entry['id']!r} {reason}; call the task otherwise, say {entry['id']}_task")
-    _check_paths(entry, file)
-    reader = entry.get("reader", "table")
-    if reader not in READERS:
-        raise BadEntry(f"{file}: unknown reader {reader!r}; the readers are {', '.join(sorted(READERS))}")
-
-
-def _check_paths(entry: Mapping[str, Any], file: str) -> None:
-    """Refuse names of files that lead out of the data folder, except to those beside the entry or its folder."""
     dataset = entry.get("dataset", "")
     if dataset and (not is_inside(dataset) or "/" in dataset):
         raise BadEntry(f"{file}: dataset {dataset!r} must be a plain name: files of split ids are called by it")
+    folder = "below the data folder (--data), or beside the entry or its folder"
     for name in ("files", "fallback_files"):
         for path in entry.get(name, []):
             if not is_inside(path.removeprefix(BESIDE)):
-                folder = "below the data folder (--data), or beside the entry or its folder"
                 raise BadEntry(f"{file}: `{name}` {path!r} leads elsewhere; put the file {folder}")
+    reader = entry.get("reader", "table")
+    if reader not in READERS:
+        raise BadEntry(f"{file}: unknown reader {reader!r}; the readers are {', '.join(sorted(READERS))}")
 
 
 def _fits(value: object, kind: FieldType) -> bool:
@@ -421,19 +414,16 @@ def _with_family_salts(tasks: Mapping[str, Task]) -> dict[str, Task]:
     for task in tasks.values():
         families.setdefault(task.dataset.family, []).append(task)
     for family in families.values():
-        _check_repeats(family)
+        # What siblings join that keep equal texts together, the others would divide.
+        by_rule = {task.repeats: task for task in family}
+        if len(by_rule) > 1:
+            together, other = by_rule["together"], by_rule["drop"]
+            raise BadEntry(
+                f'family {together.dataset.family!r}: `repeats` is "together" for {together.id} in '
+                f"{together.entry_file} and not for {other.id} in {other.entry_file}; siblings must be split alike, so "
+                "write it for all or none"
+            )
     return {id: replace(task, split_salt=_salt(families[task.dataset.family])) for id, task in tasks.items()}
-
-
-def _check_repeats(family: Sequence[Task]) -> None:
-    """Refuse siblings of which only some keep equal texts together: what these join, the others would divide."""
-    by_rule = {task.repeats: task for task in family}
-    if len(by_rule) > 1:
-        together, other = by_rule["together"], by_rule["drop"]
-        raise BadEntry(
-            f'family {together.dataset.family!r}: `repeats` is "together" for {together.id} in {together.entry_file} '
-            f"and not for {other.id} in {other.entry_file}; siblings must be split alike, so write it for all or none"
-        )
 
 
 def _salt(family: Sequence[Task]) -> int | None:

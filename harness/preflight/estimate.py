@@ -28,7 +28,7 @@ from harness.study.intermediates.weights import weightless
 from harness.study.plan import Pack, Plan
 from harness.study.systems import Leaving, in_window, kind_of
 from harness.systems import system_of
-from harness.systems.fitted import OF_SYSTEM, answers_beside, way_of_system
+from harness.systems.fitted import OF_SYSTEM, answers_beside
 from harness.systems.system import ADAPTER_PASSES
 from tasks.splits.loading import Splits
 
@@ -175,7 +175,7 @@ def measured_rates(
     timings: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         spec, provenance = record.spec, record.provenance
-        way = way_of_system(str(spec["system"])) if "system" in spec else ""
+        way = OF_SYSTEM + str(spec["system"]) if "system" in spec else ""
         is_like = way in work_of if way else like.items() <= spec.items()
         if spec["target"] in tokens and is_like:
             system, attempts = system_of(spec), 2 if "retried" in record.results else 1

@@ -192,7 +192,13 @@ def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[t
                 archives.add(archive := data / ARCHIVES / name)
                 if not archive.is_file():
                     _fetch_file(download, archive, watch)
-                _take_member(archive, download, target)
+                part = _part_of(target)
+                try:
+                    unpack_member(archive, download.archive_member, part)
+                except BaseException:
+                    part.unlink(missing_ok=True)
+                    raise
+                part.replace(target)
             else:
                 _fetch_file(download, target, watch)
             yield download, True
@@ -221,16 +227,6 @@ def json_at(url: str) -> Any:  # noqa: ANN401 - any JSON
         raise FetchFailed(f"{url}: {_no_connection(problem)}") from None
     except ValueError:
         raise FetchFailed(f"{url}: the answer is not JSON; is it the right address?") from None
-
-
-def _take_member(archive: Path, download: Download, target: Path) -> None:
-    part = _part_of(target)
-    try:
-        unpack_member(archive, download.archive_member, part)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    part.replace(target)
 
 
 def _part_of(target: Path) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adapters_store import Store
-from adapters_store.disk import writing
+from adapters_store.disk import sha256_of, writing
 from harness.study.config import StudyConfig
 from tasks import synthetic
 from tasks.errors import BadInput, MissingData
@@ -61,12 +61,6 @@ def known_of(path: str, dataset: Dataset) -> Known:
 def known_download(download: Download) -> Known:
     """What an entry says about the bytes at a download's address."""
     return Known(download.sha256, download.git_blob)
-
-
-def sha256_of(path: Path) -> str:
-    """Sha256 (hex) of a file."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, Protocol
+from typing import IO, NamedTuple
 
 from tasks.errors import BadInput
+from tasks.readers.streams import Readable
 
 MOST_ENTRIES = 10_000
 MOST_BYTES = 2_000_000_000  # all entries of an archive together, unpacked
@@ -28,13 +29,6 @@ COMPRESSIONS: Mapping[bytes, type[gzip.GzipFile] | type[bz2.BZ2File] | type[lzma
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
 BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, UnicodeError, NotImplementedError)
-
-
-class Readable(Protocol):
-    """A source of bytes: a file, compressed or not."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most ``size`` bytes; none at the end."""
 
 
 class BadArchive(BadInput):

@@ -6,7 +6,6 @@ model of the sentence-transformers library, or for want of it by the frozen back
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from adapters_store import Store
+from adapters_store.disk import sha256_of
 from adapters_store.measures import MINILM, POOLED
 from harness.study.backbones.backbone import Backbone, BadBackbone, resolve
 from harness.study.backbones.tokenizer import BadTokenizer, check_ids
@@ -158,20 +158,6 @@ class Adapted:
 FILES = ("*.json", "*.txt", "model.safetensors")
 
 
-class Encoder(Protocol):
-    """Turns a row's context and text into a vector; of what is too long, the left end is cut."""
-
-    @property
-    def weights_sha256(self) -> str:
-        """Sha256 of its weights."""
-
-    def load(self) -> None:
-        """Read the weights, so that the first call takes no longer than the others."""
-
-    def __call__(self, rows: Sequence[Example]) -> NDArray[np.float64]:
-        """One vector per row ``[rows, width]``."""
-
-
 @dataclass(frozen=True)
 class Pooled:
     """The mean of the frozen backbone's token vectors, for machines without a sentence encoder."""
@@ -204,8 +190,7 @@ class Sentences:
     @cached_property
     def weights_sha256(self) -> str:
         """Hash of the weights' file."""
-        with (self.folder / "model.safetensors").open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(self.folder / "model.safetensors")
 
     @cached_property
     def model(self) -> Any:  # noqa: ANN401
@@ -234,6 +219,9 @@ class Sentences:
         """One vector per row ``[rows, width]``."""
         vectors = self.model.encode([text_of(row) for row in rows], show_progress_bar=False, convert_to_numpy=True)
         return np.asarray(vectors, dtype=np.float64)
+
+
+Encoder = Pooled | Sentences  # turns a row's context and text into a vector; of what is too long, the left end is cut
 
 
 def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:

@@ -133,7 +133,17 @@ class Filler:
             inputs = data_embedding_inputs(splits_hash, self.encoder_name, backbone)
             if self.encoder_name == POOLED:
                 self._check_backbone(inputs)
-            yield Job(DATA_EMBEDDING, inputs, lambda name=name: self._embedding(name))  # type: ignore[misc]
+
+            def result(name: str = name) -> dict[str, Any]:
+                rows = evenly_spaced(self.plan.splits[name].train, EMBEDDED_ROWS)
+                texts = tuple((row.context, row.text) for row in rows)
+                if texts not in self.vectors:
+                    mean = self.encoder(rows).mean(axis=0).tolist()
+                    self.vectors[texts] = [float(f"{number:.7g}") for number in mean]
+                sha256 = self.encoder.weights_sha256
+                return {"weights_sha256": sha256, "vector": self.vectors[texts], "n_rows": len(rows)}
+
+            yield Job(DATA_EMBEDDING, inputs, result)
 
     def fisher(self, mode: str) -> Iterator[Job]:
         """Task embeddings of trained adapters."""
@@ -204,13 +214,6 @@ class Filler:
             self.encoder.load()
         elif measure in OF_NETWORK:
             self.adapted.load()
-
-    def _embedding(self, name: str) -> dict[str, Any]:
-        rows = evenly_spaced(self.plan.splits[name].train, EMBEDDED_ROWS)
-        texts = tuple((row.context, row.text) for row in rows)
-        if texts not in self.vectors:
-            self.vectors[texts] = [float(f"{number:.7g}") for number in self.encoder(rows).mean(axis=0).tolist()]
-        return {"weights_sha256": self.encoder.weights_sha256, "vector": self.vectors[texts], "n_rows": len(rows)}
 
     def _check_backbone(self, inputs: Mapping[str, Any]) -> None:
         """BadInput if the store has an embedding by another backbone of this name."""

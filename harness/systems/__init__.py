@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.study.systems import kind_names
-from harness.systems.fitted import system_of_kind
+from harness.study.systems import kind_of
+from harness.systems.fitted import FittedSystem
 from harness.systems.system import Lanes, Library, System
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
 ADAPTERS: Mapping[str, System] = {"lanes": Lanes(), "library": Library()}
-
-
-def system_names() -> tuple[str, ...]:
-    """The names of all ways to train and solve, sorted."""
-    return tuple(sorted((*ADAPTERS, *kind_names())))
 
 
 def name_of_system(spec: Mapping[str, Any]) -> str:
@@ -32,7 +27,7 @@ def system_of(spec: Mapping[str, Any]) -> System:
     """The system that trains a cell with this spec; BadInput if there is none of its name."""
     name = name_of_system(spec)
     if "system" in spec:
-        return system_of_kind(name)
+        return FittedSystem(kind_of(name))
     if name not in ADAPTERS:
         raise BadInput(f"no trainer {name!r} is known here{nearest(name, ADAPTERS)}; install the version that has it")
     return ADAPTERS[name]

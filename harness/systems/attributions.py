@@ -88,6 +88,8 @@ class Attribution:
 
 def attribution(reading: Reading) -> Attribution:
     """The contributions of a text's tokens to the class that is predicted."""
+    from captum.attr import IntegratedGradients
+
     ids = torch.tensor([reading.text.ids])
     is_word = torch.tensor([[start < end for start, end in reading.text.offsets]])
     device = next(reading.embeddings.parameters()).device
@@ -98,21 +100,14 @@ def attribution(reading: Reading) -> Attribution:
         )
         predicted = int(reading.logits(whole)[0].argmax())
         ends = [float(advantage(reading.logits(vectors), predicted)) for vectors in (whole, empty)]
+    gradients = IntegratedGradients(lambda vectors: advantage(reading.logits(vectors), predicted))
     for steps in STEPS:
-        slopes = _integrated(reading, whole, empty, predicted, steps)
-        made = Attribution(reading.text.offsets, slopes.sum(dim=-1)[0].double().cpu().numpy(), predicted, *ends)
+        # (e - e0) times the mean slope, [1, tokens, width].
+        parts = gradients.attribute(whole, baselines=empty, n_steps=steps, internal_batch_size=AT_A_TIME).detach()
+        made = Attribution(reading.text.offsets, parts.sum(dim=-1)[0].double().cpu().numpy(), predicted, *ends)
         if made.is_complete:
             break
     return made
-
-
-def _integrated(reading: Reading, whole: Tensor, empty: Tensor, predicted: int, steps: int) -> Tensor:
-    """(e - e0) times the mean slope, ``[1, tokens, width]``."""
-    from captum.attr import IntegratedGradients
-
-    gradients = IntegratedGradients(lambda vectors: advantage(reading.logits(vectors), predicted))
-    made: Tensor = gradients.attribute(whole, baselines=empty, n_steps=steps, internal_batch_size=AT_A_TIME)
-    return made.detach()
 
 
 def advantage(logits: Tensor, predicted: int) -> Tensor:

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted, Span
 from harness.systems.attributions import Reading
-from harness.systems.epochs import EpochTrained, Schedule, Text, facts_of, padded_batch, read_text
+from harness.systems.epochs import OfBackbone, Schedule, Text, padded_batch, read_text
 from harness.systems.weights import load_encoder
 from harness.training.batches import evaluation_batches
 from harness.training.tensors import to_device
-from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.rationales import placed
 from tasks.task import Example
 
@@ -138,24 +135,21 @@ def loss_of(
     return loss
 
 
-class Trained(EpochTrained):
+class Trained(OfBackbone):
     """A bi-encoder with its weights."""
+
+    name = "bi-encoder"
 
     def __init__(self, config: Config, place: Place, outputs: int, seed: int) -> None:
         """An untrained bi-encoder whose heads are drawn from ``seed``, on the encoder of the place's backbone."""
-        super().__init__()
-        assert place.backbone is not None
-        self.config, self.backbone, self.outputs, self.seed = config, place.backbone, outputs, seed
-        self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
+        super().__init__(config, place, outputs, seed)
         has_seeker = config.joins != "response"
-        encoders = load_encoder(place.backbone), None
-        if has_seeker:
-            encoders = encoders[0], load_encoder(place.backbone)
+        encoders = load_encoder(self.backbone), load_encoder(self.backbone) if has_seeker else None
         self.embeddings: torch.nn.Module = encoders[0].get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         self.network = BiEncoder(
             encoders,
-            place.backbone.width,
+            self.backbone.width,
             outputs,
             joins=config.joins,
             dropout=config.dropout,
@@ -256,20 +250,6 @@ class Trained(EpochTrained):
             return levels
 
         return Reading(response, self.embeddings, self.tokenizer.padding, logits)
-
-    # Keeping.
-
-    def save(self, folder: Path) -> None:
-        """Write what was trained, and the settings; the weights of a frozen encoder are the backbone's own."""
-        self.write(folder, {"outputs": self.outputs, "backbone": self.backbone.identity()})
-
-    @classmethod
-    def load(cls, folder: Path, place: Place, config: type[Config]) -> Trained:
-        """What ``save`` has written; BadInput if the place has another backbone, or none."""
-        facts = facts_of(folder, place, "bi-encoder")
-        fitted = cls(config(**facts["config"]), place, facts["outputs"], seed=0)
-        fitted.put(load_file(folder / "model.safetensors"))
-        return fitted
 
 
 def _spans(number: int, text: Text, shares: NDArray[np.float32]) -> Iterator[Span]:

@@ -19,24 +19,21 @@ What the paper does not say, and what is done here:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted
 from harness.systems.attributions import Reading
-from harness.systems.epochs import CUTS, EpochTrained, Schedule, Text, facts_of, padded_batch, read_text, with_tuples
+from harness.systems.epochs import CUTS, OfBackbone, Schedule, Text, padded_batch, read_text
 from harness.systems.weights import load_encoder
 from harness.training.batches import evaluation_batches, padded
 from harness.training.objective import cross_entropy, focal
 from harness.training.tensors import to_device
-from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.task import Example
 
 if TYPE_CHECKING:
@@ -136,16 +133,14 @@ class Clsn(nn.Module):
         if self.cascade is not None:
             states = self.cascade(states, mask)
         residual = self.shared(encoded)
-        return [self._maximum(number, state, residual, mask) for number, state in enumerate(states)]
-
-    def _maximum(self, number: int, states: Tensor, residual: Tensor, mask: Tensor) -> Tensor:
-        """(5) to (7) of a task, and the maximum over labels and tokens ``[n, d]``."""
-        signals = states[:, :0]
-        if self.signals is not None:
-            assert self.labels is not None
-            signals, states = self.signals[number](self.labels.weight, states, mask)
-        tokens = (states + residual).masked_fill(mask[:, :, None] == PADDING, float("-inf"))
-        return torch.cat([signals, tokens], dim=1).amax(dim=1)
+        vectors = []
+        for number, state in enumerate(states):
+            signals = state[:, :0]
+            if self.signals is not None and self.labels is not None:  # (5), (6)
+                signals, state = self.signals[number](self.labels.weight, state, mask)
+            tokens = (state + residual).masked_fill(mask[:, :, None] == PADDING, float("-inf"))  # (7)
+            vectors.append(torch.cat([signals, tokens], dim=1).amax(dim=1))  # over labels and tokens
+        return vectors
 
 
 class Plain(nn.Module):
@@ -168,16 +163,15 @@ class Plain(nn.Module):
         return [first] * len(self.heads)
 
 
-class Trained(EpochTrained):
+class Trained(OfBackbone):
     """A network of a target, and of a sibling where it has one, with its weights."""
+
+    name = "clsn"
 
     def __init__(self, config: Config, place: Place, outputs: Sequence[int], seed: int) -> None:
         """An untrained network of tasks with so many ``outputs``, the target's first; fresh layers follow ``seed``."""
-        super().__init__()
-        assert place.backbone is not None
-        self.config, self.backbone, self.outputs, self.seed = config, place.backbone, tuple(outputs), seed
-        self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
-        encoder = load_encoder(place.backbone)
+        super().__init__(config, place, tuple(outputs), seed)
+        encoder = load_encoder(self.backbone)
         self.embeddings: torch.nn.Module = encoder.get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         self.network = self._network(encoder).to(self.device)
@@ -256,20 +250,6 @@ class Trained(EpochTrained):
         mask = torch.ones(vectors.shape[:2], dtype=torch.int64, device=self.device)
         logits: Tensor = self.network({"inputs_embeds": vectors, "attention_mask": mask})[0]
         return logits
-
-    # Keeping.
-
-    def save(self, folder: Path) -> None:
-        """Write what was trained, and the settings."""
-        self.write(folder, {"outputs": self.outputs, "backbone": self.backbone.identity()})
-
-    @classmethod
-    def load(cls, folder: Path, place: Place, config: type[Config]) -> Trained:
-        """What ``save`` has written; BadInput if the place has another backbone, or none."""
-        facts = facts_of(folder, place, "clsn")
-        fitted = cls(config(**with_tuples(facts["config"])), place, facts["outputs"], seed=0)
-        fitted.put(load_file(folder / "model.safetensors"))
-        return fitted
 
 
 def labels_of(fit: Fit) -> list[NDArray[np.int64]]:

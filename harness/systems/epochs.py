@@ -15,19 +15,20 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save, save_file
+from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
 from adapters_store import disk
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place
 from harness.training.batches import cuts, training_batches
 from harness.training.tensors import to_device
-from harness.training.tokens.tokenizer import Tokenizer
+from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
 from harness.training.trained import finite
 from tasks import metrics
 from tasks.errors import BadInput
@@ -178,13 +179,34 @@ class EpochTrained(Fitted):
                 value.copy_(weights[name])
 
 
-def facts_of(folder: Path, place: Place, name: str) -> dict[str, Any]:
-    """What ``write`` has kept of a system, called ``name``; BadInput if the place has another backbone, or none."""
-    facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if place.backbone is None or (odd := place.backbone.unlike(facts["backbone"])):
-        other = odd if place.backbone else "none is given"
-        raise BadInput(f"{folder}: a {name} of another backbone ({other}); load it with its own")
-    return facts
+class OfBackbone(EpochTrained):
+    """A network on the backbone of its place, which is made of the settings, the place, outputs and a seed."""
+
+    backbone: Backbone
+    outputs: Any
+    name: str  # for messages
+
+    def __init__(self, config: Any, place: Place, outputs: Any, seed: int) -> None:  # noqa: ANN401 - a kind's
+        """Nothing is built yet; a subclass does it, and draws from ``seed`` whatever is drawn."""
+        super().__init__()
+        assert place.backbone is not None
+        self.config, self.backbone, self.outputs, self.seed = config, place.backbone, outputs, seed
+        self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
+
+    def save(self, folder: Path) -> None:
+        """Write what was trained, and the settings; weights that are not trained are the backbone's own."""
+        self.write(folder, {"outputs": self.outputs, "backbone": self.backbone.identity()})
+
+    @classmethod
+    def load(cls, folder: Path, place: Place, config: type) -> Self:
+        """What ``save`` has written; BadInput if the place has another backbone, or none."""
+        facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if place.backbone is None or (odd := place.backbone.unlike(facts["backbone"])):
+            other = odd if place.backbone else "none is given"
+            raise BadInput(f"{folder}: a {cls.name} of another backbone ({other}); load it with its own")
+        fitted = cls(config(**with_tuples(facts["config"])), place, facts["outputs"], seed=0)
+        fitted.put(load_file(folder / "model.safetensors"))
+        return fitted
 
 
 def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, seed_of
 from harness.study.systems import Fitted as FittedKind
-from harness.study.systems import Kind, Place, Predicted, Sibling, Span, counted_wrong, in_window, kind_of, leak_of
+from harness.study.systems import Kind, Place, Predicted, Sibling, Span, counted_wrong, in_window, leak_of
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class FittedSystem:
 
     def way(self, spec: Mapping[str, Any], lanes: int) -> str:
         """The kind: each costs what only its own records tell."""
-        return way_of_system(self.kind.name)
+        return OF_SYSTEM + self.kind.name
 
     def passes(self, spec: Mapping[str, Any]) -> float | None:
         """What the kind says of its configuration; None where it says nothing."""
@@ -144,16 +144,6 @@ class FittedSystem:
 
     def _config(self, spec: Mapping[str, Any], local: Mapping[str, Any] = NOTHING) -> Any:  # noqa: ANN401 - the kind's
         return self.kind.configured({**spec["config"], **local}, f"system {self.kind.name!r}")
-
-
-def way_of_system(kind: str) -> str:
-    """How cells of a kind are trained, in words, as far as that decides their costs."""
-    return OF_SYSTEM + kind
-
-
-def system_of_kind(name: str) -> FittedSystem:
-    """The system of a kind; BadStudy if there is none of its name."""
-    return FittedSystem(kind_of(name))
 
 
 def answers_beside(store: Path) -> Path:

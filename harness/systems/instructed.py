@@ -95,13 +95,13 @@ class Reader:
 
     def __call__(self, rows: Sequence[Example]) -> list[Read]:
         """The prompts of rows, in their order."""
-        texts: list[str] = []
+        read: list[str] = []
         for row in rows:
             turns = (*(turn.text for turn in row.context), row.text, *(turn.text for turn in row.after))
-            texts += [row.text, *(f"{self.marks.turn}{turn}" for turn in turns)]
-        ids = iter(self.tokenizer.ids(texts))
+            read += [row.text, *(f"{self.marks.turn}{turn}" for turn in turns)]
+        ids = iter(self.tokenizer.ids(read))
         each = [[next(ids) for _ in range(2 + len(row.context) + len(row.after))] for row in rows]
-        return [self._read(own[0], own[1:], len(row.context)) for own, row in zip(each, rows, strict=True)]
+        return [self._read(texts[0], texts[1:], len(row.context)) for texts, row in zip(each, rows, strict=True)]
 
     def _read(self, text: list[int], turns: list[list[int]], place: int) -> Read:
         """The prompt of a row's text and turns, of which the one at ``place`` is the text's own."""

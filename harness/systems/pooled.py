@@ -65,7 +65,7 @@ class Reader:
         turns = [(*(turn.text for turn in row.context), row.text, *(turn.text for turn in row.after)) for row in rows]
         ids = iter(self.tokenizer.ids([text for row in turns for text in row]))
         each = [[next(ids) for _ in row] for row in turns]
-        return [self._window(own, len(row.context)) for own, row in zip(each, rows, strict=True)]
+        return [self._window(texts, len(row.context)) for texts, row in zip(each, rows, strict=True)]
 
     def _window(self, turns: list[list[int]], place: int) -> Window:
         """The window of a row's turns, of which the one at ``place`` is the target."""

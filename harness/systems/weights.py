@@ -7,13 +7,13 @@ to look. ``random-tiny`` is a small random T5 or causal language model with a to
 
 from __future__ import annotations
 
-import hashlib
 import json
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from adapters_store.disk import sha256_of
 from harness.study.backbones.backbone import MODEL_TYPES, Backbone, BadBackbone, refuse_kernels, resolve
 from harness.study.backbones.identity import digest
 from harness.study.backbones.weights import absent
@@ -92,16 +92,11 @@ def _foreign(folder: Path, what: str, families: tuple[str, ...], mtime_ns: int, 
     tokens = config.get(field, default)
     if type(tokens) is not int or tokens <= spare:
         raise BadBackbone(f"{what} {folder.name!r}: {file}: {field} {tokens!r} is no number of tokens; correct it")
-    weights = _hash(folder / "model.safetensors")
-    tokenizer = {name: _hash(folder / name) for name in (*TOKENIZERS, *VOCABULARIES) if (folder / name).is_file()}
+    weights = sha256_of(folder / "model.safetensors")
+    tokenizer = {name: sha256_of(folder / name) for name in (*TOKENIZERS, *VOCABULARIES) if (folder / name).is_file()}
     if not tokenizer:
         raise BadBackbone(f"{what} {folder.name!r}: no tokenizer is in {folder}; put its files there")
     return Backbone(folder.name, kind, weights, tokens - spare, digest(config), digest(tokenizer), folder)
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type

@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -78,19 +78,6 @@ def ratings_in(files: Sequence[Path]) -> list[Rating]:
 def rating_files(folders: Sequence[str]) -> list[Path]:
     """Files of ratings that lie beside one's own entries: ``ratings*.csv`` of each folder, by name."""
     return [file for folder in folders for file in sorted(Path(folder).glob("ratings*.csv"))]
-
-
-def comparable_pairs(judgements: Sequence[Rating], construct: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Pairs of raters (by name) who may be compared on a construct, each with the tasks that both rated, sorted.
-
-    Raters who rated no task in common are no pair: nothing can be said about their agreement.
-    """
-    rated: dict[str, set[str]] = {}
-    for rating in judgements:
-        if rating.construct == construct:
-            rated.setdefault(rating.rater, set()).add(rating.task)
-    pairs = {(a, b): tuple(sorted(rated[a] & rated[b])) for a, b in combinations(sorted(rated), 2)}
-    return {pair: tasks for pair, tasks in pairs.items() if tasks}
 
 
 def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
@@ -235,23 +222,19 @@ def readings_in(file: Path) -> list[Repeat]:
     raw = read_raw(file)
     task, construct, rater = (raw.column(name) for name in Repeat._fields[:3])
     columns = {int(name[1]): place for place, head in enumerate(raw.header) if (name := COLUMN.fullmatch(head))}
-    return [
-        Repeat(cells[task], cells[construct], cells[rater], _number(raw.where(i), cells[place]), repeat)
-        for i, cells in enumerate(raw.rows)
-        for repeat, place in sorted(columns.items())
-        if cells[place].strip()
-    ]
+    repeats = []
+    for i, cells in enumerate(raw.rows):
+        for repeat, place in sorted(columns.items()):
+            value = math.nan
+            with suppress(ValueError):
+                value = float(cells[place])
+            if math.isfinite(value):
+                repeats.append(Repeat(cells[task], cells[construct], cells[rater], value, repeat))
+            elif cells[place].strip():
+                odd = f"reading {cells[place]!r} is not a number; leave it empty where there is none"
+                raise BadRow(f"{raw.where(i)}: {odd}")
+    return repeats
 
 
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
-
-
-def _number(where: str, cell: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise BadRow(f"{where}: reading {cell!r} is not a number; leave it empty where there is none")
-    return value

@@ -13,11 +13,11 @@ The context stays what the line itself holds: it is in the content of the splits
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tasks.errors import BadRow
 from tasks.readers.raw import CACHED_FILES, json_value, text_lines
@@ -100,21 +100,19 @@ def _from_json(path: Path) -> Iterator[RawRow]:
         if not isinstance(turns, list):
             raise BadRow(f"{path}: conversation {number} (from 0) has no list `dialog`; get the file again")
         where = [f"{path}: conversation {number}, turn {position}" for position in range(1, len(turns) + 1)]
-        parts = [_json_turn(*turn) for turn in zip(where, turns, strict=True)]
+        parts = []
+        for place, turn in zip(where, turns, strict=True):
+            role = isinstance(turn, dict) and ROLES.get(str(turn.get("speaker")))
+            annotation = turn.get("annotation", {}) if role else None
+            if not role or not isinstance(turn.get("content"), str) or not isinstance(annotation, dict):
+                need = f"needs a speaker ({', '.join(ROLES)}), an annotation and a content; get the file again"
+                raise BadRow(f"{place}: {need}")
+            parts.append((Turn(role, turn["content"].strip()), str(annotation.get("strategy") or "")))
         said = tuple([turn for turn, _ in parts])
-        for place, (turn, strategy) in enumerate(parts):
+        for number, (turn, strategy) in enumerate(parts):
             if turn.speaker == "listener" and strategy:
-                row = RawRow(where[place], f"{id}:{place + 1}", id, id, said[:place], turn.text, strategy)
-                yield row._replace(after=said[place + 1 :])
-
-
-def _json_turn(where: str, turn: Any) -> tuple[Turn, str]:  # noqa: ANN401  (whatever the file holds)
-    """A turn and its strategy (may be empty); BadRow when it has another shape."""
-    role = isinstance(turn, dict) and ROLES.get(str(turn.get("speaker")))
-    annotation = turn.get("annotation", {}) if role else None
-    if not role or not isinstance(turn.get("content"), str) or not isinstance(annotation, dict):
-        raise BadRow(f"{where}: needs a speaker ({', '.join(ROLES)}), an annotation and a content; get the file again")
-    return Turn(role, turn["content"].strip()), str(annotation.get("strategy") or "")
+                row = RawRow(where[number], f"{id}:{number + 1}", id, id, said[:number], turn.text, strategy)
+                yield row._replace(after=said[number + 1 :])
 
 
 # Flat files.
@@ -126,7 +124,10 @@ def _from_flat(path: Path) -> tuple[tuple[RawRow, ...], Gaps]:
     gaps = [Gaps()]
     for number, lines in enumerate(_conversations(path)):
         id = f"{path.stem}:{number}"
-        readings = _readings(lines)
+        readings: dict[int, dict[Turn, None]] = {}  # every turn by its number, in each way in which a line holds it
+        for line in lines:
+            for of_turn, turn in zip(line.numbers, line.turns, strict=True):
+                readings.setdefault(of_turn, {})[turn] = None
         follows = _follows(readings)
         for line in lines:
             parts = (line.where, f"{id}:{line.last}", id, id, line.turns[:-1], line.turns[-1].text, line.strategy)
@@ -171,12 +172,3 @@ def _follows(readings: Mapping[int, dict[Turn, None]]) -> dict[int, tuple[Turn, 
         follows[number] = later if number + 1 in readings else ()
         later = (*readings[number], *follows[number]) if len(readings[number]) == 1 else ()
     return follows
-
-
-def _readings(lines: Sequence[_Line]) -> dict[int, dict[Turn, None]]:
-    """Every turn of a conversation by its number, in each way in which a line holds it."""
-    readings: dict[int, dict[Turn, None]] = {}
-    for line in lines:
-        for number, turn in zip(line.numbers, line.turns, strict=True):
-            readings.setdefault(number, {})[turn] = None
-    return readings

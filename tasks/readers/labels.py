@@ -232,6 +232,7 @@ class Annotators:
         A row without a majority is left out and counted; one whose labels are all among ``drop_labels`` is left out.
         BadRow for an annotator's label that is no number, or none of the classes.
         """
+        label = self._task.label
         for row in rows:
             every = renamed(row.label.split(UNIT), self._rename, self._dropped)
             self._most = len(every)
@@ -240,11 +241,18 @@ class Annotators:
                 if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
                     yield row._replace(label="")
                 continue
-            marks = [self._check(row._replace(label=mark)) for mark in named]
+            marks: list[str | float] = []
+            for mark in named:
+                if label.combine == "mean":
+                    marks.append(number_of(label, row._replace(label=mark)))
+                    continue
+                if label.classes:
+                    index_of(label, self._indices, row._replace(label=mark))
+                marks.append(mark)
             self._marks.append(marks)
-            if self._task.label.combine == "mean":
-                label = repr(sum(float(mark) for mark in marks) / len(marks))
-                yield row._replace(label=label.replace(".", self._task.label.decimal or "."), marks=every)
+            if label.combine == "mean":
+                mean = repr(sum(float(mark) for mark in marks) / len(marks))
+                yield row._replace(label=mean.replace(".", label.decimal or "."), marks=every)
                 continue
             first, *others = Counter(marks).most_common(2)
             if others and others[0][1] == first[1]:  # no label was given more often than any other
@@ -272,15 +280,6 @@ class Annotators:
         if self._ties:
             notes.append(f"{self._ties} of {len(marks)} rows have no majority; left out")
         return notes
-
-    def _check(self, row: RawRow) -> str | float:
-        """One annotator's label; BadRow where it is no number, or none of the classes."""
-        label = self._task.label
-        if label.combine == "mean":
-            return number_of(label, row)
-        if label.classes:
-            index_of(label, self._indices, row)
-        return row.label
 
 
 def krippendorff(units: Sequence[Sequence[str | float]], *, is_number: bool) -> float | None:

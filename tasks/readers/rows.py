@@ -7,6 +7,7 @@ a column; ``val``, ``valid`` and ``dev`` are the validation set.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -112,13 +113,11 @@ def kept_turns(history: str | int) -> slice:
 
 def whole_number(where: str, column: str, cell: str) -> int:
     """A cell such as ``35`` or ``35.0`` as an int; BadRow otherwise."""
-    try:
+    with suppress(ValueError, OverflowError):
         value = float(cell)
-        if value != int(value):
-            raise ValueError
-    except (ValueError, OverflowError):
-        raise BadRow(f"{where}: {column} {quote(cell)} is not a whole number") from None
-    return int(value)
+        if value == int(value):
+            return int(value)
+    raise BadRow(f"{where}: {column} {quote(cell)} is not a whole number")
 
 
 def required_column(task: Task, name: str) -> str:

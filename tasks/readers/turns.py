@@ -65,7 +65,13 @@ def turns(task: Task, data: Path) -> Iterator[RawRow]:
         for turn in _said(task, path):
             dialogues.setdefault(turn.dialogue, []).append(turn)
             speakers.add(turn.cells.get("speaker", ""))
-        _check_speakers(task, path, speakers)
+        for name in column_names(task, "only"):
+            if name not in speakers:
+                others = ", ".join(map(quote, sorted(speakers)[:8]))
+                raise BadRow(f"{path}:1: `only` {name!r} speaks no turn{nearest(name, speakers)}; {others} do")
+        roles = task.columns.get("roles")
+        if isinstance(roles, Mapping) and (unknown := sorted(speakers - set(roles))):
+            raise BadRow(f"{path}:1: speaker {quote(unknown[0])} has no role; add it to `roles` in the entry")
         prefix = f"{path.stem}:" if len(files) > 1 else ""
         every += [(prefix + id, split, turns) for id, turns in dialogues.items()]
     annotators = sorted({turn.cells.get("annotator", "") for _, _, turns in every for turn in turns})
@@ -119,17 +125,6 @@ def _check_entry(task: Task) -> None:
         raise BadEntry(f"{task.entry_file}: `roles` has {odd[0]!r}; a role is {' or '.join(ROLES)}")
     if (roles or column_names(task, "only")) and not column_name(task, "speaker"):
         raise BadEntry(f"{task.entry_file}: `roles` and `only` name speakers; say with `speaker` which column has them")
-
-
-def _check_speakers(task: Task, path: Path, speakers: set[str]) -> None:
-    """BadRow for a name in ``only`` that nobody has, or a speaker without a role where ``roles`` names some."""
-    for name in column_names(task, "only"):
-        if name not in speakers:
-            others = ", ".join(map(quote, sorted(speakers)[:8]))
-            raise BadRow(f"{path}:1: `only` {name!r} speaks no turn{nearest(name, speakers)}; {others} do")
-    roles = task.columns.get("roles")
-    if isinstance(roles, Mapping) and (unknown := sorted(speakers - set(roles))):
-        raise BadRow(f"{path}:1: speaker {quote(unknown[0])} has no role; add it to `roles` in the entry")
 
 
 def _in_order(said: Sequence[_Said]) -> Sequence[_Said]:

@@ -93,31 +93,28 @@ def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | No
         return replace(parts, warnings=("no published split is known; this is the clean one", *parts.warnings))
     named, complete, warnings = _named_sets(task, data, rows, published, file) if file else ({}, (), [])
     filled, more = _with_the_rest(task, rows, published, named)
-    train, validation, test = (tuple(row for row in rows if name in filled.get(row.id, ())) for name in NAMES)
-    check_filled(task, (train, validation, test))
-    warnings += more + _leaks(train, test)
-    warnings += missing_classes(task, {"train": train, "validation": validation, "test": test})
-    return Parts(train, validation, test, tuple(warnings), complete)
+    sets = {name: tuple(row for row in rows if name in filled.get(row.id, ())) for name in NAMES}
+    check_filled(task, list(sets.values()))
+    warnings += more + _leaks(sets["train"], sets["test"]) + missing_classes(task, sets)
+    return Parts(sets["train"], sets["validation"], sets["test"], tuple(warnings), complete)
 
 
 def _official(task: Task, rows: Sequence[Example]) -> Parts:
     """The sets that files or a column of the data name; without a validation set, a tenth of train's groups drawn."""
-    sets = {name: [row for row in rows if row.split == name] for name in NAMES}
+    sets = {name: tuple(row for row in rows if row.split == name) for name in NAMES}
     warnings = []
     complete = tuple(name for name in NAMES if sets[name])
     if not sets["validation"] and sets["train"]:
         is_kept = _positions(task, [row.group for row in sets["train"]]) < TRAIN_SHARE
-        sets["validation"] = list(compress(sets["train"], ~is_kept))
-        sets["train"] = list(compress(sets["train"], is_kept))
+        sets["validation"] = tuple(compress(sets["train"], ~is_kept))
+        sets["train"] = tuple(compress(sets["train"], is_kept))
         complete = ("test",)
         warnings.append("approximate: the data name no validation set; a tenth of train's groups is drawn for it")
-    train, validation, test = (tuple(sets[name]) for name in NAMES)
-    check_filled(task, (train, validation, test))
-    left_out = len(rows) - len(train) - len(validation) - len(test)
+    check_filled(task, list(sets.values()))
+    left_out = len(rows) - sum(map(len, sets.values()))
     warnings += [f"{left_out} rows are in no published set; left out"] if left_out else []
-    warnings += _leaks(train, test)
-    warnings += missing_classes(task, {"train": train, "validation": validation, "test": test})
-    return Parts(train, validation, test, tuple(warnings), complete)
+    warnings += _leaks(sets["train"], sets["test"]) + missing_classes(task, sets)
+    return Parts(sets["train"], sets["validation"], sets["test"], tuple(warnings), complete)
 
 
 def _named_sets(
@@ -163,10 +160,7 @@ def _raw_keys(task: Task, data: Path, columns: Sequence[str]) -> dict[str, str]:
 
 
 def _with_the_rest(
-    task: Task,
-    rows: Sequence[Example],
-    published: Published,
-    named: Mapping[str, tuple[str, ...]],
+    task: Task, rows: Sequence[Example], published: Published, named: Mapping[str, tuple[str, ...]]
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Sets of all rows by id: the named rows', then the others', which go to train or are drawn; with warnings."""
     known = [name for name in NAMES if any(name in sets for sets in named.values())]
@@ -219,12 +213,11 @@ def _positions(task: Task, units: Sequence[str]) -> NDArray[np.float64]:
 
 def _leaks(train: Sequence[Example], test: Sequence[Example]) -> list[str]:
     """A warning for test rows that are training rows, or else for test groups that training has rows of."""
-    ids, groups = {row.id for row in train}, {row.group for row in train}
-    same = sum(row.id in ids for row in test)
-    if same:
+    ids = {row.id for row in train}
+    if same := sum(row.id in ids for row in test):
         return [f"leak: {same} of {len(test)} test rows are training rows"]
     of_test = {row.group for row in test}
-    shared = len(of_test & groups)
+    shared = len(of_test & {row.group for row in train})
     return [f"leak: {shared} of {len(of_test)} test groups are in train"] if shared else []
 
 

@@ -185,14 +185,14 @@ class _Grams:
         codes = np.unique(np.minimum(first, second) * self.size + np.maximum(first, second))
         if len(but):
             codes = codes[but[np.minimum(np.searchsorted(but, codes), len(but) - 1)] != codes]
-        return np.sort(np.concatenate([NOTHING, *(self._counted(part) for part in self._rounds(codes))]))
-
-    def _rounds(self, codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """The codes in parts in which no text has more than ``ENOUGH`` pairs, after which it may have enough."""
+        # In rounds in which no text has more than ``ENOUGH`` pairs, after which it may have enough.
         rounds = np.maximum(*(_places(texts) for texts in np.divmod(codes, self.size))) // ENOUGH
         codes = codes[np.argsort(rounds, kind="stable")]
-        for part in np.split(codes, np.cumsum(np.bincount(rounds))):
-            yield from np.split(part, range(SHARED_AT_ONCE, len(part), SHARED_AT_ONCE))
+        counted = [NOTHING]
+        for of_round in np.split(codes, np.cumsum(np.bincount(rounds))):
+            parts = np.split(of_round, range(SHARED_AT_ONCE, len(of_round), SHARED_AT_ONCE))
+            counted += [self._counted(part) for part in parts]
+        return np.sort(np.concatenate(counted))
 
     def _counted(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the codes that are near, without pairs of texts that both have enough; the others count for both."""

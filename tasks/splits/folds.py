@@ -55,7 +55,14 @@ def deal(task: Task, rows: Sequence[Example], count: int) -> NDArray[np.int64]:
     width = BINS if task.label.kind == "continuous" else len(task.label.classes)
     table = np.zeros((len(units), 1 + width))
     table[:, 0] = np.bincount(units.of_row)
-    for block, classes in zip(units.of_row, _strata(task, rows), strict=True):
+    strata: list[tuple[int, ...]] = []
+    if task.label.kind == "continuous":
+        values = np.array([row.label for row in rows])
+        cuts = np.quantile(values, np.arange(1, BINS) / BINS)
+        strata = [(int(quintile),) for quintile in np.searchsorted(cuts, values)]
+    else:
+        strata = [classes_of(row.label) for row in rows]
+    for block, classes in zip(units.of_row, strata, strict=True):
         table[block, [1 + index for index in classes]] += 1
     # The most uneven units first, while the shares can still make up for them; equal ones by their hash.
     order = np.lexsort((block_hashes(task.dataset.family, units.names), -table[:, 1:].std(axis=1)))
@@ -76,15 +83,6 @@ def deal(task: Task, rows: Sequence[Example], count: int) -> NDArray[np.int64]:
         share_of[block] = best
     of_row: NDArray[np.int64] = share_of[units.of_row]
     return of_row
-
-
-def _strata(task: Task, rows: Sequence[Example]) -> list[tuple[int, ...]]:
-    """The classes of every row; of a continuous label the quintile."""
-    if task.label.kind != "continuous":
-        return [classes_of(row.label) for row in rows]
-    values = np.array([row.label for row in rows])
-    cuts = np.quantile(values, np.arange(1, BINS) / BINS)
-    return [(int(quintile),) for quintile in np.searchsorted(cuts, values)]
 
 
 UNITS = ("group", "row")

@@ -9,7 +9,7 @@ import pytest
 
 from harness.cli.main import main
 from tasks.errors import BadRow
-from tasks.ratings import Rating, comparable_pairs, constructs, form, rating_files, ratings
+from tasks.ratings import Rating, constructs, form, rating_files, ratings
 from tasks.registry import Registry
 
 HEADER = "task,construct,rater,value\n"
@@ -48,23 +48,6 @@ def test_an_empty_value_is_a_gap_and_an_empty_rater_an_error(tmp_path):
     assert ratings([write(tmp_path / "gap.csv", "mine,link,C,")]) == ratings()
     with pytest.raises(BadRow, match="the rater is empty"):
         ratings([write(tmp_path / "nobody.csv", "mine,link,,4")])
-
-
-def test_raters_who_share_no_task_are_no_pair():
-    found = [
-        Rating("one", "link", "A", 1),
-        Rating("two", "link", "A", 2),
-        Rating("two", "link", "B", 2),
-        Rating("three", "link", "C", 3),
-        Rating("one", "definition", "C", 3),
-    ]
-    assert comparable_pairs(found, "link") == {("A", "B"): ("two",)}
-    assert comparable_pairs(found, "definition") == {}
-
-
-def test_the_published_raters_share_all_18_tasks_on_every_construct():
-    for construct in constructs():
-        assert [len(tasks) for tasks in comparable_pairs(ratings(), construct).values()] == [18]
 
 
 def test_a_form_asks_for_every_task_on_every_construct_and_says_what_the_points_mean():

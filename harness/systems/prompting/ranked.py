@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,32 +32,8 @@ ANY_LENGTH = 2**31  # tokens that a T5 reads, whose attention knows distances al
 KEPT = 7 / 8  # of a text that is too long, again and again until it is not
 
 
-class Weights(Protocol):
-    """A model that ranks options behind prompts. What it makes of options is its own."""
-
-    def ids(self, prompt: str) -> tuple[int, ...]:
-        """What is read of a prompt."""
-        ...
-
-    def options(self, options: Sequence[str], closing: str) -> Any:  # noqa: ANN401
-        """Options behind prompts that end in the ``closing`` words; BadInput where they cannot be told apart."""
-        ...
-
-    def most_tokens(self, options: Any) -> int:  # noqa: ANN401
-        """How long a prompt before these may be."""
-        ...
-
-    def most_rows(self, tokens: int, options: Any) -> int:  # noqa: ANN401
-        """How many prompts of so many tokens are ranked at a time."""
-        ...
-
-    def scores(self, prompts: Sequence[tuple[int, ...]], options: Any) -> Tensor:  # noqa: ANN401
-        """Log-probabilities ``[n, options]`` behind these prompts, fp32."""
-        ...
-
-
 class Causal:
-    """A causal language model, which goes on with a text."""
+    """A causal language model, which goes on with a text. What it and a T5 make of options is their own."""
 
     def __init__(self, weights: Backbone, place: Place) -> None:
         """Load it."""
@@ -66,7 +42,7 @@ class Causal:
         self.network = load_causal(weights).to(self.device)
 
     def ids(self, prompt: str) -> tuple[int, ...]:
-        """The prompt's tokens, behind the token that opens texts, if there is any."""
+        """What is read of a prompt: its tokens, behind the token that opens texts, if there is any."""
         return (*self.opening, *self.tokenizer.ids([prompt])[0])
 
     def options(self, options: Sequence[str], closing: str) -> tuple[tuple[int, ...], ...]:
@@ -74,15 +50,15 @@ class Causal:
         return continuations(self.tokenizer, closing, options, self.end)
 
     def most_tokens(self, options: Sequence[tuple[int, ...]]) -> int:
-        """What the weights read, less the longest option; an end is said and not read."""
+        """How long a prompt may be: what the weights read, less the longest option; an end is said and not read."""
         return self.weights.max_tokens - max(map(len, options)) + 1
 
     def most_rows(self, tokens: int, options: Sequence[tuple[int, ...]]) -> int:
-        """As many as memory is meant to hold."""
+        """How many prompts of so many tokens are ranked at a time: as many as memory is meant to hold."""
         return most_rows(options, tokens, self.network.config.vocab_size)
 
     def scores(self, prompts: Sequence[tuple[int, ...]], options: Sequence[tuple[int, ...]]) -> Tensor:
-        """By keys and values of each prompt that are computed once."""
+        """Log-probabilities ``[n, options]``, fp32, by keys and values of each prompt that are computed once."""
         return scores(self.network, prompts, options, self.end, self.device)
 
 
@@ -131,7 +107,7 @@ class Ranked:
         return other
 
     @cached_property
-    def weights(self) -> Weights:
+    def weights(self) -> Causal | EncoderDecoder:
         """The model, loaded."""
         is_t5 = self.backbone.model_type == T5
         return EncoderDecoder(self.backbone, self.place) if is_t5 else Causal(self.backbone, self.place)
@@ -140,7 +116,7 @@ class Ranked:
         self, rows: Sequence[Example], template: str, shots: Sequence[Shot], *, is_trial: bool = False
     ) -> Predicted:
         """The log-probability of every option, as the logit of its class; a trial is as good as any."""
-        options = self.weights.options(self.instruction.options, closing_of(template))
+        options: Any = self.weights.options(self.instruction.options, closing_of(template))
         read = [self._read(row, template, shots, self.weights.most_tokens(options)) for row in rows]
         prompts = [ids for ids, _ in read]
         logits = np.zeros((len(rows), len(self.instruction.options)), dtype=np.float32)
@@ -149,8 +125,8 @@ class Ranked:
                 most = self.weights.most_rows(len(prompts[batch[0]]), options)
                 for first in range(0, len(batch), most):
                     numbers = batch[first : first + most]
-                    own = self.weights.scores([prompts[number] for number in numbers], options)
-                    logits[numbers] = own.cpu().numpy()
+                    scored = self.weights.scores([prompts[number] for number in numbers], options)
+                    logits[numbers] = scored.cpu().numpy()
         is_cut = np.array([is_cut for _, is_cut in read], dtype=bool)
         return Predicted(logits, is_cut=is_cut, notes={"weights": self.backbone.name})
 
