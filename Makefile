@@ -33,8 +33,10 @@ long: $(INSTALLED)
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check --quiet .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m tests.project.weight
 
 docs: $(INSTALLED)
 	$(VENV)/bin/python -c 'import mkdocs, mkdocstrings' 2>/dev/null || \
