@@ -252,7 +252,7 @@ NEXT = {
     "one seed": "Next: more seeds",
     "three seeds": "Next: `empathy-transfer study power fake`",
     "gaps": "Next: finish the cells that are missing",
-    "below words": "Next: give Title of hope more training rows (max_train) or another recipe (`search`), since words",
+    "below words": "Next: give Title of hope more training rows (max_train) or another recipe (`study search`)",
     "still learning": "Next: train Title of hope for more epochs (training.epochs): the last is the best so far.",
 }
 

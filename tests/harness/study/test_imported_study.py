@@ -281,7 +281,7 @@ def test_an_imported_adapter_scores_before_its_study_is_run(shelf, tmp_path, cap
     (tmp_path / "new.txt").write_text("I am so sorry\nwhatever\n", encoding="utf-8")
     study = tmp_path / "their.toml"
     study.write_text(f'extends = "tiny"\n[imported]\ntheirs = "{keys["theirs"][:12]}"\n', encoding="utf-8")
-    words = ["texts", "score", str(study, str(tmp_path / "new.txt")), "--store", str(store.root)]
+    words = ["texts", "score", str(study), str(tmp_path / "new.txt"), "--store", str(store.root)]
     out = tmp_path / "scores.csv"
     assert main([*words, "--task", "theirs", "--out", str(out)]) == 0
     scores = pd.read_csv(out)
