@@ -27,7 +27,7 @@ slow: $(INSTALLED)
 simulations: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) -m simulation
 
-# What the two above run, in one go: no process waits for the last file of each. CI runs this, and sets EMPATHY_LONG_UNTIL.
+# What the two above run, in one go: no process waits for the last file of each. CI runs ten minutes of it.
 long: $(INSTALLED)
 	$(TESTS) -rs -m '(slow or simulation) and not gpu and not cluster and not browser'
 

@@ -1,10 +1,13 @@
-"""CI leaves long tests out when their time is over, and never another test."""
+"""CI leaves long tests out when their time is over, and never another test; which come first goes round."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from tests.conftest import pytest_runtest_setup
+from tests.conftest import pytest_collection_modifyitems, pytest_runtest_setup
 
 PASSED, AHEAD = "0", "9e9"  # seconds since 1970
 
@@ -36,3 +39,15 @@ def test_any_other_test_begins_whenever_it_comes(until, marks, monkeypatch):
     if until:
         monkeypatch.setenv("EMPATHY_LONG_UNTIL", until)
     pytest_runtest_setup(Item(*marks))
+
+
+def test_every_file_comes_first_once_in_as_many_turns_as_there_are_files(monkeypatch):
+    firsts = []
+    for turn in range(7, 10):
+        items = [SimpleNamespace(path=Path(name), number=number) for name in "cab" for number in (1, 2)]
+        monkeypatch.setenv("EMPATHY_LONG_TURN", str(turn))
+        pytest_collection_modifyitems(items)
+        assert sorted(item.path.name for item in items) == list("aabbcc")
+        assert [item.number for item in items] == [1, 2] * 3
+        firsts.append("".join(item.path.name for item in items[::2]))
+    assert sorted(firsts) == ["abc", "bca", "cab"]
