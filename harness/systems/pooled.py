@@ -211,8 +211,7 @@ class Trained(EpochTrained):
 
     def save(self, folder: Path) -> None:
         """Write encoder and head, and the settings."""
-        facts = {"kind": self.kind, "outputs": self.outputs, "encoder": self.backbone.identity()}
-        self.write(folder, facts)
+        self.write(folder, {"kind": self.kind, "outputs": self.outputs, "encoder": self.backbone.identity()})
 
     @classmethod
     def load(cls, folder: Path, place: Place, config: type[Config]) -> Trained:
