@@ -111,13 +111,8 @@ def _folded(text: str) -> Read:
 
 def _letters_alone(text: str) -> Read:
     """Letters and digits alone, without regard to case."""
-    characters = [
-        (folded, place)
-        for place, character in enumerate(text)
-        if character.isalnum()
-        for folded in character.casefold()
-    ]
-    return "".join(character for character, _ in characters), [place for _, place in characters]
+    kept = [(place, folded) for place, letter in enumerate(text) if letter.isalnum() for folded in letter.casefold()]
+    return "".join(folded for _, folded in kept), [place for place, _ in kept]
 
 
 Marks = NDArray[np.bool_]

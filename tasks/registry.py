@@ -359,11 +359,8 @@ def field_reference() -> str:
     lines: list[str] = []
     for section in SECTIONS:
         lines += ["", f"### {section}", "", "| field | is | meaning |", "|---|---|---|"]
-        lines += [
-            f"| `{row['field']}` | {row['type']} | {row['meaning'].replace('|', chr(92) + '|')} |"
-            for row in field_rows()
-            if row["section"] == section
-        ]
+        for row in (row for row in field_rows() if row["section"] == section):
+            lines.append(f"| `{row['field']}` | {row['type']} | {row['meaning'].replace('|', chr(92) + '|')} |")
     return "\n".join(lines[1:]) + "\n"
 
 

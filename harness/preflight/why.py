@@ -36,15 +36,11 @@ Change = tuple[str, str, str]  # a field, its stored value and the planned one
 
 @dataclass(frozen=True)
 class Cause:
-    """What a cell lacks: ``changes`` of the spec of ``of`` (a task), or else a sentence."""
+    """What a cell lacks: ``changes`` of the spec of ``of`` (a task), or else a sentence; equal ones share a line."""
 
     sentence: str = ""
     of: str = ""
     changes: tuple[Change, ...] = ()
-
-    def shared(self) -> tuple[str, tuple[Change, ...]]:
-        """What causes share that are printed in one line."""
-        return self.sentence, self.changes
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ def why(plan: Plan, store: Store, records: Iterable[Record]) -> list[Why]:
     for cell in plan.cells:
         if cell.key not in store or cell.key in again:
             cause = Cause(NO_WEIGHTS) if cell.key in again else stored.cause(cell)
-            grouped[cause.shared()].append((cause, cell))
+            grouped[cause.sentence, cause.changes].append((cause, cell))
     return sorted((_line_of(members) for members in grouped.values()), key=lambda line: -line.cells)
 
 

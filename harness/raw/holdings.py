@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from adapters_store import Store
 from adapters_store.disk import sha256_of, writing
@@ -22,8 +22,10 @@ from tasks import synthetic
 from tasks.errors import BadInput, MissingData
 from tasks.readers.rows import column_names, data_path, uses_fallback
 from tasks.registry import BUILT_IN, Registry
-from tasks.splits.loading import Splits, load
 from tasks.task import Dataset, Download
+
+if TYPE_CHECKING:
+    from tasks.splits.loading import Splits
 
 State = Literal["verified", "differs", "unknown", "missing"]
 
@@ -184,6 +186,8 @@ def stored_splits(
 
     ``ids`` is the folder of published split ids, ``registry`` names folders of entries beside those of the study.
     """
+    from tasks.splits.loading import load
+
     study, facts = manifest["study"], manifest["tasks"][task]
     folders = tuple(dict.fromkeys([*study.get("registry", ()), *registry]))
     of_data = {name: study[name] for name in ("data", "synthetic_rows") if name in study}

@@ -94,10 +94,8 @@ def attribution(reading: Reading) -> Attribution:
     is_word = torch.tensor([[start < end for start, end in reading.text.offsets]])
     device = next(reading.embeddings.parameters()).device
     with torch.no_grad():
-        whole, empty = (
-            reading.embeddings(to_device(of, device))
-            for of in (ids, torch.where(is_word, torch.full_like(ids, reading.padding), ids))
-        )
+        emptied = torch.where(is_word, torch.full_like(ids, reading.padding), ids)
+        whole, empty = (reading.embeddings(to_device(part, device)) for part in (ids, emptied))
         predicted = int(reading.logits(whole)[0].argmax())
         ends = [float(advantage(reading.logits(vectors), predicted)) for vectors in (whole, empty)]
     gradients = IntegratedGradients(lambda vectors: advantage(reading.logits(vectors), predicted))

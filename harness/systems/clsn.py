@@ -196,14 +196,8 @@ class Trained(OfBackbone):
         """Train for all epochs, or while validation rows are predicted better, as the settings say."""
         config, texts = self.config, [self._read(row) for row in fit.train]
         labels = [torch.from_numpy(of_task) for of_task in labels_of(fit)]
-        schedule = Schedule(
-            config.epochs,
-            config.batch_size,
-            config.learning_rate,
-            decays=False,
-            patience=config.patience,
-            cut=CUTS[self.device.type],
-        )
+        cut = CUTS[self.device.type]
+        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience, cut)
         self.train(fit, schedule, [len(text.ids) for text in texts], lambda rows, _: self._loss(texts, labels, rows))
 
     def _loss(self, texts: Sequence[Text], labels: Sequence[Tensor], rows: Sequence[int]) -> Tensor:

@@ -138,12 +138,8 @@ class _Context(torch.autograd.Function):
             scores = torch._softmax_backward_data(inner, weights, -1, weights.dtype)
             of_values = torch.bmm((weights * stays).transpose(1, 2), outer)
             of_queries, of_keys = torch.bmm(scores, k), torch.bmm(scores.transpose(1, 2), q)
-            parts.append(
-                [
-                    part.view(count, heads, tokens, size)
-                    for part in (of_queries.mul_(ctx.factor), of_keys.mul_(ctx.factor), of_values)
-                ]
-            )
+            gradients = (of_queries.mul_(ctx.factor), of_keys.mul_(ctx.factor), of_values)
+            parts.append([part.view(count, heads, tokens, size) for part in gradients])
             start += count
         of_queries, of_keys, of_values = (torch.cat(part) for part in zip(*parts, strict=True))
         return of_queries, of_keys, of_values, None, None

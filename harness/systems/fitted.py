@@ -100,10 +100,9 @@ class FittedSystem:
             )
         )
         predicted = self._predicted(fitted, rows, attempt)
-        logits = {
-            name: counted_wrong(part, np.array([row.label for row in getattr(rows, name)]))
-            for name, part in predicted.items()
-        }
+        logits = {}
+        for name, part in predicted.items():
+            logits[name] = counted_wrong(part, np.array([row.label for row in getattr(rows, name)]))
         test = predicted["test"]
         proofs = {"cost": dict(test.cost), **({"answers": dict(test.notes)} if test.notes else {})}
         score = metrics.score(spec["metric"], [row.label for row in rows.validation], logits["validation"])

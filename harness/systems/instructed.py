@@ -61,16 +61,11 @@ class Read(NamedTuple):
 def frame_of(instruction: Instruction) -> Frame:
     """The words of an instruction, with its options as the answers that may be given."""
     *others, last = instruction.options
-    intent = "You are an annotator. Read what follows"
     domain = f", which is {instruction.domain}" if instruction.domain else ""
     definition = f"\nDefinition: {instruction.definition}" if instruction.definition else ""
     before, after = instruction.question.split(TEXT_OF_ROW)
-    answers = f"{', '.join(others)} or {last}"
-    return Frame(
-        f"{intent}{domain}, and answer the question.{definition}",
-        f"Question: {before}",
-        f"{after} Answer with {answers}.",
-    )
+    above = f"You are an annotator. Read what follows{domain}, and answer the question.{definition}"
+    return Frame(above, f"Question: {before}", f"{after} Answer with {', '.join(others)} or {last}.")
 
 
 class Reader:

@@ -44,24 +44,18 @@ def sentences_in(text: str) -> list[tuple[int, int]]:
     """Characters (first, and the one after the last) of every sentence, without white space around it."""
     places: list[tuple[int, int]] = []
     start = 0
-    for match in END.finditer(text):
-        words = text[start : match.end()].split()
-        if words and words[-1].lower() not in ABBREVIATIONS:
-            _add(places, text, start, match.end())
-            start = match.end()
-    _add(places, text, start, len(text))
+    for end in (*(match.end() for match in END.finditer(text)), len(text)):
+        piece = text[start:end]
+        words = piece.split()
+        if not words or (end < len(text) and words[-1].lower() in ABBREVIATIONS):
+            continue
+        last = start + len(piece.rstrip())
+        if places and not any(character.isalnum() for character in piece):
+            places[-1] = (places[-1][0], last)
+        else:
+            places.append((last - len(piece.strip()), last))
+        start = end
     return places
-
-
-def _add(places: list[tuple[int, int]], text: str, start: int, end: int) -> None:
-    piece = text[start:end]
-    if not piece.strip():
-        return
-    end = start + len(piece.rstrip())
-    if places and not any(character.isalnum() for character in piece):
-        places[-1] = (places[-1][0], end)
-    else:
-        places.append((start + len(piece) - len(piece.lstrip()), end))
 
 
 @cache

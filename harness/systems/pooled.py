@@ -111,13 +111,8 @@ def with_products(encoder: nn.Module, rank: int) -> nn.Module:
 
     pooler = r".*pooler.*" if any("pooler" in name for name, _ in encoder.named_modules()) else None
     is_transposed = any(isinstance(module, Conv1D) for module in encoder.modules())  # GPT-2's linear layers
-    config = LoraConfig(
-        r=rank,
-        lora_alpha=ALPHA * rank,
-        target_modules="all-linear",
-        exclude_modules=pooler,
-        fan_in_fan_out=is_transposed,
-    )
+    layers = {"target_modules": "all-linear", "exclude_modules": pooler, "fan_in_fan_out": is_transposed}
+    config = LoraConfig(r=rank, lora_alpha=ALPHA * rank, **layers)
     wrapped: nn.Module = inject_adapter_in_model(config, encoder)
     return wrapped
 
@@ -211,8 +206,7 @@ class Trained(EpochTrained):
 
     def save(self, folder: Path) -> None:
         """Write encoder and head, and the settings."""
-        facts = {"kind": self.kind, "outputs": self.outputs, "encoder": self.backbone.identity()}
-        self.write(folder, facts)
+        self.write(folder, {"kind": self.kind, "outputs": self.outputs, "encoder": self.backbone.identity()})
 
     @classmethod
     def load(cls, folder: Path, place: Place, config: type[Config]) -> Trained:

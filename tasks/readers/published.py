@@ -205,16 +205,12 @@ def _full_rows(task: Task, path: Path) -> Iterator[RawRow]:
         lines = list(indices)
         numbers = [whole_number(raw.where(i), "utterance_idx", raw.rows[i][at["utterance_idx"]]) for i in lines]
         situation = Turn("prompt", _with_commas(raw.rows[lines[0]][at[prompt]]))
-        turns = (
-            situation,
-            *(
-                Turn(ROLES[(number + 1) % 2], _with_commas(raw.rows[i][at[text]]))
-                for i, number in zip(lines, numbers, strict=True)
-            ),
-        )
+        turns = [situation]
+        for i, number in zip(lines, numbers, strict=True):
+            turns.append(Turn(ROLES[(number + 1) % 2], _with_commas(raw.rows[i][at[text]])))
         for place, (i, number) in enumerate(zip(lines, numbers, strict=True), start=1):
             if raw.rows[i][at[INDICES]].strip():
-                around = turns[:place], turns[place + 1 :]
+                around = tuple(turns[:place]), tuple(turns[place + 1 :])
                 yield from _turn_rows(task, raw, i, f"{id}:{number}", around, (label, source))
 
 

@@ -101,13 +101,15 @@ def annotation_notes(task: Task, data: Path) -> list[str]:
     """A note on labels beside the turns that belong to no turn, if there are any."""
     if not column_name(task, "annotations"):
         return []
-    counts = [
-        (len(beside), sum(place is None for place in _places(task, said, beside)))
-        for path in data_files(task, data)
-        for _, _, said, beside in _nested(task, path)
-    ]
-    every, lost = map(sum, zip(*counts, strict=True)) if counts else (0, 0)
-    return [f"{lost} of {every} labels in `annotations` belong to no turn; left out"] if lost else []
+    places = []
+    for path in data_files(task, data):
+        for _, _, said, beside in _nested(task, path):
+            places += _places(task, said, beside)
+    return (
+        [f"{lost} of {len(places)} labels in `annotations` belong to no turn; left out"]
+        if (lost := places.count(None))
+        else []
+    )
 
 
 def _check_entry(task: Task) -> None:

@@ -70,13 +70,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check the closed vocabularies and ranges; ValueError naming the field."""
-        vocabularies = {
-            "network": NETWORKS,
-            "loss": LOSSES,
-            "sibling_labels": SIBLING_LABELS,
-            "precision": PRECISIONS,
-        }
-        check_fields(self, vocabularies, RANGES)
+        words = {"network": NETWORKS, "loss": LOSSES, "sibling_labels": SIBLING_LABELS, "precision": PRECISIONS}
+        check_fields(self, words, RANGES)
         if len(self.siblings) > 1:
             raise ValueError(f"siblings {list(self.siblings)!r} are {len(self.siblings)} tasks; name one, or none")
         if self.sibling_labels == "shuffled" and not self.siblings:

@@ -115,10 +115,7 @@ def _counts(rows: Sequence[Example], config: Config) -> csr_matrix:
     hashing = HashingVectorizer(
         n_features=config.buckets, ngram_range=(1, config.words), alternate_sign=False, norm=None
     )
-    texts = {
-        "response": lambda row: row.text,
-        "context": lambda row: "\n".join(turn.text for turn in row.context),
-    }
+    texts = {"response": lambda row: row.text, "context": lambda row: "\n".join(turn.text for turn in row.context)}
     return hstack([hashing.transform(map(texts[part], rows)) for part in PARTS[config.reads]], format="csr")
 
 

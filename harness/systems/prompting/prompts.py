@@ -228,11 +228,11 @@ class Asked:
         prompts = [prompt_of(template, self.instruction, shots, row) for row in rows]
         each = self.asker.ask(prompts, 1 if is_trial else self.config.repeats)
         options, by_schema = self.instruction.options, self.config.answers == SCHEMA
-        said = [[spoken(answer.text) if by_schema else answer.text for answer in own] for own in each]
-        places = [[option_of(text, options) for text in own] for own in said]
-        logits = np.stack([_logits(own, len(options)) for own in places]) if places else np.zeros((0, len(options)))
-        nameless = np.array([all(place is None for place in own) for own in places], dtype=bool)
-        answers = [answer for own in each for answer in own]
+        texts = [[spoken(answer.text) if by_schema else answer.text for answer in of_row] for of_row in each]
+        places = [[option_of(text, options) for text in of_row] for of_row in texts]
+        logits = np.stack([_logits(row, len(options)) for row in places]) if places else np.zeros((0, len(options)))
+        nameless = np.array([all(place is None for place in of_row) for of_row in places], dtype=bool)
+        answers = [answer for of_row in each for answer in of_row]
         cost = cost_of(answers, self.config.prices)
         return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=_notes(answers, places))
 
@@ -278,7 +278,7 @@ def _logits(places: Sequence[int | None], options: int) -> Any:  # noqa: ANN401 
 
 def _notes(answers: Sequence[Answer], places: Sequence[Sequence[int | None]]) -> dict[str, Any]:
     """By which model, when, and how well repeats agree: the share of pairs of answers to a row that name the same."""
-    pairs = [first == second for own in places for first, second in combinations(own, 2)]
+    pairs = [first == second for of_row in places for first, second in combinations(of_row, 2)]
     days = sorted({answer.day for answer in answers})
     return {
         "models": dict(Counter(answer.model for answer in answers)),
