@@ -153,7 +153,18 @@ def test_without_its_extra_the_line_says_what_to_install(study, command, monkeyp
 @pytest.mark.parametrize("system", NETWORKS)
 def test_a_map_has_every_test_row_with_its_classes_and_no_id(study, command, tmp_path, system):
     before = contents(study.store)
-    words = ("explain", "tiny", "--store", study.store.root, "--system", system, "--task", "epitome_er", "--plane")
+    words = (
+        "systems",
+        "explain",
+        "tiny",
+        "--store",
+        study.store.root,
+        "--system",
+        system,
+        "--task",
+        "epitome_er",
+        "--plane",
+    )
     code, out, err = command(*words, "--quiet", "--out", tmp_path)
     assert (code, err) == (0, "")
     stem = tmp_path / "figures" / f"tsne-epitome_er-{system}"

@@ -76,7 +76,16 @@ def asked(server, tmp_path, command, monkeypatch):
         before()
         monkeypatch.setenv("EMPATHY_SERVER", server.url)
         return command(
-            "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet", *words
+            "systems",
+            "probe",
+            "tiny",
+            "--options",
+            "--store",
+            tmp_path / "runs",
+            "--out",
+            tmp_path / "out",
+            "--quiet",
+            *words,
         )
 
     return ask
@@ -193,7 +202,17 @@ def test_the_cap_of_the_command_is_kept_and_what_was_answered_too(server, tmp_pa
     monkeypatch.setenv("EMPATHY_SERVER", server.url)
     run_systems(small_study(tmp_path / "runs", *SYSTEM, *PRICED))
     cap, count = spent(tmp_path) + 1.5, len(server.answered)
-    words = ("probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet")
+    words = (
+        "systems",
+        "probe",
+        "tiny",
+        "--options",
+        "--store",
+        tmp_path / "runs",
+        "--out",
+        tmp_path / "out",
+        "--quiet",
+    )
     code, _, err = command(*words, "--most-cost", f"{cap}")
     assert code == 0
     (line,) = err.splitlines()
@@ -220,7 +239,7 @@ def test_texts_that_may_not_leave_are_sent_only_where_they_are_allowed_by_name(s
     allowed = ("--set", 'system.prompted.allow=["diaries"]', "--set", 'system.prompted.templates=["annotator"]')
     assert command("run", *words, *allowed)[0] == 0
     count = len(server.prompts)
-    own = ("probe", "asked", "--options", *words[1:], "--out", tmp_path / "out", "--quiet")
+    own = ("systems", "probe", "asked", "--options", *words[1:], "--out", tmp_path / "out", "--quiet")
     code, _, err = command(*own)
     assert (code, len(err.splitlines()), len(server.prompts)) == (0, 1, count)
     assert "task 'diaries' may not leave" in err
@@ -236,7 +255,7 @@ def test_the_address_of_a_stored_study_is_never_used(asked, server, tmp_path, mo
     run_systems(small_study(tmp_path / "runs", *settings))
     count = len(server.prompts)
     code, _, err = command(
-        "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet"
+        "systems", "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet"
     )
     assert code == 0
     assert "no server to ask 'fake-model'" in err
