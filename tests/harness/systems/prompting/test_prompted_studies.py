@@ -292,7 +292,7 @@ def test_no_key_and_no_text_is_in_any_record_log_report_or_archive(command, tmp_
         server.model = MODEL
         printed += [command(*noun, *words, *url) for noun in (("plan", "--why"), ("run",))]
         nouns = (["report"], ["report", "--public"], ["systems", "leaderboard"], ["store", "archive"], ["status"])
-        printed += [command(*noun, "asked", *words[1:]) for noun in nouns]
+        printed += [command(*noun, "asked", *words[3:]) for noun in nouns]  # without --data
     assert [printed[place][0] for place in range(7)] == [1, 0, 0, 0, 0, 0, 0], printed
     assert any(KEY in value for header in server.headers for value in header.values())
     assert any(SECRET in prompt for prompt in server.prompts)
