@@ -13,16 +13,15 @@ import pandas as pd
 
 from adapters_store.disk import write_text
 from adapters_store.store import Store
-from analysis.figures.context import write_context
+from analysis.figures.boards import write_boards, write_context
 from analysis.figures.drawing import FigureFiles
+from analysis.figures.forest import write_forests
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import why_not_drawn, write_figures
-from analysis.figures.planned.boards import write_boards
-from analysis.figures.planned.forest import write_forests
-from analysis.figures.planned.reliability import write_reliability
-from analysis.figures.planned.uncertainty_map import write_maps
-from analysis.gains.beside.retained import retained
+from analysis.figures.reliability import write_reliability
+from analysis.figures.uncertainty_map import write_maps
 from analysis.gains.cells import Manifest, not_compared
+from analysis.gains.comparisons import retained
 from analysis.gains.gains import SEED
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import DRAWS
@@ -35,12 +34,10 @@ from analysis.sections import study as study_sections
 from analysis.sections import systems as system_sections
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
-from analysis.sections.importance import Progress
+from analysis.sections.importance import Progress, write_tables
 from analysis.sections.in_short import IN_SHORT, sentences, sentences_of_scores, sentences_of_systems
-from analysis.sections.paper_tables import write_tables
-from analysis.sections.public import without_private
-from analysis.sections.question import Question
-from analysis.sections.study_results import Frames, Snapshot, StudyResults
+from analysis.sections.study import without_private
+from analysis.sections.study_results import Frames, Question, Snapshot, StudyResults
 from analysis.tables import ABOUT, FIGURES, PAPER_FIGURES, TABLES, write_frames
 from tasks.errors import BadInput
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.gains.flips import Flips
-    from analysis.importance.choosing.ranking import Advice
+    from analysis.importance.choosing import Advice
     from analysis.results.probes import Probed
     from harness.engines.remote import Launch
     from harness.engines.status import StudyStatus
@@ -319,9 +319,9 @@ class Study:
     def compare(self, other: Study | str) -> pd.DataFrame:
         """One row per gain that this study (a) and ``other`` (b), a name in the same store or a study, both have.
 
-        The columns are ``analysis.sections.reports.compare.COMPARED``.
+        The columns are ``analysis.sections.compare.COMPARED``.
         """
-        from analysis.sections.reports.compare import compared_gains, side_of_study
+        from analysis.sections.compare import compared_gains, side_of_study
 
         its = other.results() if isinstance(other, Study) else open_study(self.store, other)
         return compared_gains(side_of_study(*self.results()), side_of_study(*its))
@@ -340,7 +340,7 @@ class Study:
         results that come with the package, those that they have are read, and no data are needed. BadInput if the
         task's files are not there, or if the study has no intermediate for it.
         """
-        from analysis.importance.choosing.ranking import advice_for
+        from analysis.importance.choosing import advice_for
         from analysis.importance.similarity import stored_similarities
         from analysis.results.results import Results
         from harness.similarity.fill import fill, stored_measures
@@ -453,7 +453,7 @@ class Study:
         """The cells by state and the uncertainty map, for a notebook; what to do first where nothing was run."""
         from html import escape
 
-        from analysis.page.notebook import study_html
+        from analysis.page.parts import study_html
 
         try:
             manifest = self.manifest()

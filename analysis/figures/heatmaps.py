@@ -29,8 +29,8 @@ from analysis.figures.drawing import (
     write_figure_files,
     write_in_square,
 )
+from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.cells import Manifest
-from analysis.gains.learned import NOT_LEARNED, of_unlearned
 from analysis.gains.significance import LEVEL
 from analysis.kept import NOWHERE, Kept
 from analysis.tables import bare

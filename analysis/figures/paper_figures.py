@@ -39,7 +39,7 @@ from analysis.figures.heatmaps import (
     name_squares,
 )
 from analysis.gains.significance import LEVEL
-from analysis.importance.features import SIMILARITY, features_of, pair_features
+from analysis.importance.grid import SIMILARITY, features_of, pair_features
 from analysis.importance.paper_mode import (
     FEWEST_PAIRS,
     N_ARRANGEMENTS,
@@ -53,7 +53,7 @@ from analysis.importance.paper_mode import (
 from analysis.kept import NOWHERE, Kept
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import ROLES, theme_counts
-from analysis.results.published.finished import table
+from analysis.results.published import table
 from analysis.results.results import Results
 from analysis.tables import bare
 from tasks.plain_text import counted

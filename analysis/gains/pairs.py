@@ -16,10 +16,19 @@ import pandas as pd
 
 from adapters_store.roles import BASELINE
 from adapters_store.store import Store
-from analysis.gains.cells import Manifest, planned_cells
-from analysis.gains.columns import FULL_BASELINE, Cell, Column, Scored, column_of, own_scores, with_full_baselines
-from analysis.gains.maxima import GainTest
-from analysis.gains.seeds.spread import Peers
+from analysis.gains.cells import (
+    FULL_BASELINE,
+    Cell,
+    Column,
+    Manifest,
+    Scored,
+    column_of,
+    own_scores,
+    planned_cells,
+    with_full_baselines,
+)
+from analysis.gains.corrections import GainTest
+from analysis.gains.seeds import Peers
 from analysis.gains.significance import Evidence, difference_evidence
 
 FEW_GROUPS = 20

@@ -6,7 +6,7 @@ noncentrality g / e (Johnson and Welch 1940). The smallest visible gain solves i
 it is (1.960 + 0.842) e. A single gain's own few seeds are tested by a sum of such t, so there this is an approximation.
 
 e is that of a gain of g, not of the pair as it is: the variance through groups that the pair's answers have when gains
-of g are put into them (``analysis.gains.growth``), and the seeds' part as it is. What test rows show at best, before
+of g are put into them (``analysis.gains.gains``), and the seeds' part as it is. What test rows show at best, before
 anything is trained, is the same of a transfer that changes nothing but what it gains, in one training run.
 
 With S seeds of a transfer and N >= S of its baseline, e^2 is V + s2(T - B S / N) / S + s2(B) (N - S) / N^2, in the
@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, gammaln, ndtr, ndtri, stdtrit
 
 from adapters_store.roles import BASELINE, TRANSFER
-from analysis.gains.growth import ERRORS, FEWEST_GROUPS, Growth, best_growth
+from analysis.gains.gains import ERRORS, FEWEST_GROUPS, Growth, best_growth
 from analysis.gains.significance import LEVEL, Groups, Spread
 from analysis.tables import Declared, framed, number
 
@@ -58,7 +58,7 @@ VISIBLE = {
     "room": Declared("float64", "points from the target alone to a perfect score; a larger gain there cannot be"),
     "is_detectable": Declared("boolean", "visible is within that room; where it is not, visible is undefined"),
     "is_detectable_in_grid": Declared("boolean", "the same of visible_in_grid"),
-    "target_has_learned": Declared("boolean", "as ``analysis.gains.learned`` has it; undefined: not known"),
+    "target_has_learned": Declared("boolean", "as ``analysis.gains.baselines`` has it; undefined: not known"),
 }
 SPREADS = {
     "target": Declared("str", "id of the target"),

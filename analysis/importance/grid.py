@@ -1,19 +1,288 @@
-"""A grid of gains and its features as arrays [intermediate, target], made ready for the guarded analysis."""
+"""A grid of gains and its features as arrays [intermediate, target], made ready for the guarded analysis.
+
+Features are what is known of a pair before its transfer is run: sizes, kinds, similarities and ratings, a row per pair.
+The analysis that counts is the one that a study declared before its results were seen, or what is asked where none did.
+Permuted tasks say who gets whose ratings when ratings say nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis.importance.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, features_of, log_ratios, task_facts
-from analysis.importance.specification import Specification
+from adapters_store.key import key_of
+from adapters_store.store import Store
+from analysis.gains.cells import Manifest
+from analysis.ratings.themes import MARGIN
 from analysis.results.results import Results
+from analysis.tables import Declared
+from tasks.errors import BadInput
 from tasks.plain_text import counted
 
+PAIR = ["intermediate", "target"]
+SIZE, DIFFERENCE, CATEGORY, SIMILARITY, CONSTRUCT = "size", "difference", "category", "similarity", "construct"
+
+
+class Feature(NamedTuple):
+    """What may explain a transfer: its kind, the columns of the frame of pairs that hold it, and what they mean.
+
+    ``of`` is the fact of a task that it compares (a column of Results.tasks, or a construct); a similarity compares
+    the two tasks themselves and has none.
+    """
+
+    kind: str
+    title: str
+    of: str
+    columns: Mapping[str, Declared]
+
+
+def _feature(kind: str, title: str, of: str, name: str, type_: str, meaning: str) -> Feature:
+    return Feature(kind, title, of, {name: Declared(type_, meaning)})
+
+
+def _size(title: str, of: str, what: str) -> Feature:
+    return _feature(SIZE, title, of, of, "float64", f"log2 of {what} of the intermediate over those of the target")
+
+
+def _category(title: str, of: str, what: str) -> Feature:
+    return _feature(CATEGORY, title, of, of, "str", f"{what} of the intermediate > that of the target")
+
+
+def _similarity(title: str, name: str, meaning: str) -> Feature:
+    return _feature(SIMILARITY, title, "", name, "float64", meaning)
+
+
+FEATURES: dict[str, Feature] = {
+    "samples": _size("Sample size", "samples", "the rows"),
+    "tokens": _size("Token size", "tokens", "the words"),
+    "vocabulary": _size("Vocabulary size", "vocabulary", "the distinct words"),
+    "n_labels": _size("Number of labels", "n_labels", "the classes"),
+    "task_type": _category("Task type", "task_type", "regression or classification"),
+    "data_source": _category("Data source", "data_source", "where the texts were collected,"),
+    "setting": _category("Language setting", "setting", "situation of language"),
+    "data_similarity": _similarity(
+        "Data embedding similarity", "data_similarity", "cosine of the data sets' mean sentence embeddings"
+    ),
+    "task_similarity": _similarity(
+        "Task embedding similarity", "task_similarity", "fused reciprocal ranks of the adapters' Fisher information"
+    ),
+}
+
+
+SENSITIVITY = "context_sensitivity"
+PROBED = _feature(
+    DIFFERENCE,
+    "Context sensitivity",
+    SENSITIVITY,
+    SENSITIVITY,
+    "float64",
+    "what the intermediate alone loses when contexts are swapped - what the target does, in the metric's own unit",
+)
+
+
+def features_of(results: Results) -> dict[str, Feature]:
+    """The features of a grid: the fixed ones, how far tasks hang on contexts where that was probed, and constructs.
+
+    There is one for every construct that somebody rated, in order of rating.
+    """
+    probed = {SENSITIVITY: PROBED} if results.sensitivity else {}
+    return FEATURES | probed | {name: _construct(name) for name in dict.fromkeys(results.ratings.construct)}
+
+
+def pair_features(
+    results: Results, *, similarities: pd.DataFrame | None = None, without_rater: str | None = None
+) -> pd.DataFrame:
+    """One row per pair of ``results.gains``, in its order; the columns are those of ``features_of``.
+
+    Ratings are means over raters. Whatever is not known of a task, or of a pair in ``similarities`` (columns
+    intermediate, target, data_similarity, task_similarity), is undefined.
+    """
+    facts = task_facts(results, without_rater=without_rater)
+    pairs = results.gains[PAIR].reset_index(drop=True)
+    known = pd.DataFrame(columns=PAIR) if similarities is None else similarities
+    if known.duplicated(PAIR).any():
+        twice = known[known.duplicated(PAIR)].iloc[0]
+        raise BadInput(f"similarities: {twice.intermediate} > {twice.target} is given twice; give every pair one row")
+    columns: dict[str, pd.Series] = {}
+    for name, feature in features_of(results).items():
+        if feature.kind == SIMILARITY:
+            columns[name] = _similarity_column(pairs, known, name)
+        else:
+            intermediate, target = (pairs[role].map(facts[feature.of]) for role in PAIR)
+            columns.update(_columns_of(feature, intermediate, target))
+    return pairs.assign(**columns)
+
+
+def task_facts(results: Results, *, without_rater: str | None = None) -> pd.DataFrame:
+    """One row per task, by id: the facts that features compare, and the mean rating of every construct."""
+    rated = results.ratings[results.ratings.rater != without_rater]
+    means = rated.pivot_table(index="task", columns="construct", values="value", aggfunc="mean")
+    facts = results.tasks.set_index("task")
+    if results.sensitivity:
+        facts = facts.assign(**{SENSITIVITY: pd.Series(results.sensitivity, dtype="float64").reindex(facts.index)})
+    constructs = [name for name, feature in features_of(results).items() if feature.kind == CONSTRUCT]
+    return facts.join(means.reindex(columns=constructs).reindex(facts.index))
+
+
+def log_ratios(intermediate: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Log2 of the ratio of two sizes: 1 for twice as many; undefined where a size is 0 or not known."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio: np.ndarray = np.log2(intermediate / target)
+    return np.where(np.isfinite(ratio), ratio, np.nan)
+
+
+def _columns_of(feature: Feature, intermediate: pd.Series, target: pd.Series) -> dict[str, pd.Series]:
+    """The columns of a feature from the fact of the intermediate and that of the target."""
+    names = list(feature.columns)
+    if feature.kind == CATEGORY:
+        words = [side.astype("str").fillna("") for side in (intermediate, target)]
+        return {names[0]: (words[0] + ">" + words[1]).where((words[0] != "") & (words[1] != ""))}
+    low, high = (side.astype("Float64").to_numpy("float64", na_value=np.nan) for side in (intermediate, target))
+    if feature.kind == SIZE:
+        return {names[0]: pd.Series(log_ratios(low, high))}
+    if feature.kind == DIFFERENCE:
+        return {names[0]: pd.Series(low - high)}
+    return dict(zip(names, map(pd.Series, (low - high, np.abs(low - high), low, high)), strict=True))
+
+
+def _construct(name: str) -> Feature:
+    meanings = {
+        name: "mean rating of the intermediate - that of the target",
+        f"{name}_distance": "the same without its sign",
+        f"{name}_intermediate": "mean rating of the intermediate",
+        f"{name}_target": "mean rating of the target",
+    }
+    columns = {column: Declared("float64", meaning) for column, meaning in meanings.items()}
+    return Feature(CONSTRUCT, name.capitalize(), name, columns)
+
+
+def _similarity_column(pairs: pd.DataFrame, known: pd.DataFrame, name: str) -> pd.Series:
+    if name not in known:
+        return pd.Series(np.nan, index=pairs.index)
+    return pairs.merge(known[[*PAIR, name]], on=PAIR, how="left")[name].astype("float64")
+
+
 Array = np.ndarray
+TIE = 1e-12  # rounding is no difference
+
+
+def task_orders(n_tasks: int, draws: int, rng: np.random.Generator) -> Array:
+    """Random orders of the tasks, [draws, tasks]."""
+    return rng.permuted(np.tile(np.arange(n_tasks), (draws, 1)), axis=1)
+
+
+def permuted_ratings(results: Results, order: Array) -> Results:
+    """The results with ratings permuted over tasks: the k-th task gets those of task ``order[k]``."""
+    names = results.tasks.task.to_numpy()
+    recipient = dict(zip(names[order], names, strict=True))
+    return replace(results, ratings=results.ratings.assign(task=results.ratings.task.map(recipient)))
+
+
+def permutation_p(observed: float, null: Sequence[float] | Array) -> float:
+    """Share of the arrangements [draws], the observed one counted, that reach the observed value."""
+    drawn = np.asarray(null, dtype="float64")
+    return float((1 + (drawn >= observed - TIE).sum()) / (1 + len(drawn)))
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Which question is asked of a grid: what is explained, and from which cells and raters.
+
+    ``left_out`` is of a declaration and its key, and asks nothing: the regression that left families out is gone.
+    """
+
+    outcome: str = "points"  # or percent, ranks, winsorised
+    left_out: str = "target"  # or intermediate, both
+    cells: str = "all"  # or not collapsed, not contaminated
+    without_rater: str = ""
+    weights: str = "inverse variance"  # or equal
+
+    @property
+    def key(self) -> str:
+        """Names the specification, so that a study can declare its primary one beforehand."""
+        return key_of(asdict(self))
+
+
+PRIMARY = Specification()
+DRAWS = 999
+
+
+def specifications(results: Results, primary: Specification = PRIMARY) -> Iterable[Specification]:
+    """The primary specification, and each that differs from it in one respect."""
+    raters = sorted(results.ratings.rater.unique()) if results.ratings.rater.nunique() > 1 else []
+    choices = {
+        "outcome": ["points", "percent", "ranks", "winsorised"],
+        "weights": ["inverse variance", "equal"],
+        "cells": ["all", "not collapsed", "not contaminated"],
+        "without_rater": ["", *raters],
+    }
+    changed = (replace(primary, **{name: option}) for name, options in choices.items() for option in options)
+    return dict.fromkeys([primary, *changed])
+
+
+@dataclass(frozen=True)
+class Primary:
+    """One specification of the guarded analysis, and the margin in points for less data.
+
+    ``draws``, arrangements of tasks, is of a declaration and its key, and decides nothing, as ``left_out``.
+    ``declared`` is when a run of the study first had it, empty if the study file declares none; of ``trained`` finished
+    cells, ``trained_before`` were trained earlier than that, and the earliest is the ``first``: when, and by what code.
+    """
+
+    specification: Specification = PRIMARY
+    draws: int = DRAWS
+    margin: float = MARGIN
+    declared: str = ""
+    trained_before: int = 0
+    trained: int = 0
+    first: str = ""
+
+    @classmethod
+    def of(cls, manifest: Manifest, store: Store) -> Primary:
+        """What the study of a manifest declares, or else the analysis that is asked of every study."""
+        analysis = manifest["study"].get("analysis")
+        if analysis is None:
+            return cls()
+        specification = Specification(**{field.name: analysis[field.name] for field in fields(Specification)})
+        since = str(manifest["declared"])
+        records = [store.get(cell["key"]) for cell in manifest["cells"] if cell["key"] in store]
+        made = sorted((record.provenance["created"], record.provenance.get("code", "")) for record in records)
+        return cls(
+            specification,
+            int(analysis["draws"]),
+            float(analysis["margin"]),
+            since,
+            trained_before=sum(created < since for created, _ in made),
+            trained=len(made),
+            first=f"{made[0][0]} by {made[0][1] or 'unknown code'}" if made else "",
+        )
+
+    @property
+    def key(self) -> str:
+        """The sha256 of what is declared; ``study show`` prints the same for the study file."""
+        return key_of({**asdict(self.specification), "draws": self.draws, "margin": float(self.margin)})
+
+    def line(self) -> str:
+        """Whether this was declared, before how many results, its key, and when and by what code the first was made."""
+        asked = {name: value for name, value in asdict(self.specification).items() if value and name != "left_out"}
+        choices = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
+        what = f"{choices}, margin {self.margin:g} points"
+        if not self.declared:
+            return f"Not preregistered: no study file declares it. Default primary analysis ({what}); hash {self.key}."
+        late = (
+            f"; {self.trained_before} of {self.trained} cells were trained before that" if self.trained_before else ""
+        )
+        first = f" The first of {self.trained} cells was trained {self.first}." if self.first and not late else ""
+        return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}.{first}"
+
+
+UNDECLARED = Primary()
+
+
 WINSORISED_SHARE = 0.05  # of the centred gains at either end
 LARGEST_R = 0.9999  # beyond it Fisher's z says nothing
 

@@ -14,9 +14,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.importance.features import CATEGORY, CONSTRUCT, DIFFERENCE, SIMILARITY, SIZE, features_of, pair_features
-from analysis.importance.permutations import permutation_p, permuted_ratings, task_orders
-from analysis.results.published.finished import table
+from analysis.importance.grid import (
+    CATEGORY,
+    CONSTRUCT,
+    DIFFERENCE,
+    SIMILARITY,
+    SIZE,
+    features_of,
+    pair_features,
+    permutation_p,
+    permuted_ratings,
+    task_orders,
+)
+from analysis.results.published import table
 from analysis.results.results import Results
 from tasks.errors import BadInput
 from tasks.plain_text import counted

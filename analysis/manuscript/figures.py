@@ -19,9 +19,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
 from adapters_store.disk import write_bytes
+from analysis.figures.boards import BOARD, board_parts, board_plan, board_words
 from analysis.figures.drawing import FONT, file_of, named
+from analysis.figures.explanations import likelihood_profile
+from analysis.figures.forest import FOREST, forest_parts, forest_plan, forest_words
 from analysis.figures.heatmaps import METRIC_NAMES, colour_limit, heatmap, of_merged
-from analysis.figures.likelihood_profile import likelihood_profile
+from analysis.figures.layout import FULL, LIMIT
 from analysis.figures.paper_figures import (
     FIGURE_2,
     NO_EVIDENCE,
@@ -32,13 +35,10 @@ from analysis.figures.paper_figures import (
     rank_map,
     theme_bars,
 )
-from analysis.figures.planned.boards import BOARD, board_parts, board_plan, board_words
-from analysis.figures.planned.forest import FOREST, forest_parts, forest_plan, forest_words
-from analysis.figures.planned.plan import SETTINGS, figure_of_plan
-from analysis.figures.planned.uncertainty import FULL, LIMIT
-from analysis.figures.planned.uncertainty_map import MAP, map_plan, map_words
+from analysis.figures.plan import SETTINGS, figure_of_plan
+from analysis.figures.uncertainty_map import MAP, map_plan, map_words
 from analysis.kept import NOWHERE, Kept
-from analysis.manuscript.frames import Frames
+from analysis.manuscript.frames import NamedFrames
 from analysis.manuscript.layout import Venue
 
 CM_PER_INCH = 2.54
@@ -102,7 +102,7 @@ class Sheet:
     is_planned: bool = False  # drawn at its width, so that nothing is left to fit
 
 
-def write_figures(frames: Frames, venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE) -> list[Sheet]:
+def write_figures(frames: NamedFrames, venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE) -> list[Sheet]:
     """Draw every figure that the frames have rows for into ``out``, a PDF each; equal frames give equal bytes.
 
     One that is kept is not drawn again.
@@ -136,7 +136,7 @@ def _centre(figure: Figure, width: float) -> None:
     figure.axes[0].set_position(((1 - own / width) / 2, 0.0, own / width, 1.0))
 
 
-def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
+def sheets(frames: NamedFrames, venue: Venue) -> Iterator[Sheet]:
     """What there is to draw, heatmaps in as many parts as are legible."""
     yield from _planned(frames, venue)
     for name, frame in frames.items():
@@ -161,7 +161,7 @@ def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
             yield from _parts(Sheet(name, what, frames[name], draw, True, 0.0), venue)
 
 
-def _planned(frames: Frames, venue: Venue) -> Iterator[Sheet]:
+def _planned(frames: NamedFrames, venue: Venue) -> Iterator[Sheet]:
     """The uncertainty map, the forest and the leaderboard, planned at a page's width."""
     for kind, caption, planner, parts, words in PLANNED:
         for name in (name for name in frames if name.startswith(f"{kind}-")):
@@ -172,7 +172,7 @@ def _planned(frames: Frames, venue: Venue) -> Iterator[Sheet]:
                 yield Sheet(part, caption(frame) + beside, frame, draw, True, 0.0, words(frame, ""), True)
 
 
-def _bars(frames: Frames) -> Iterator[Sheet]:
+def _bars(frames: NamedFrames) -> Iterator[Sheet]:
     """Figures that a column is wide enough for, and the two that need a page."""
     if (frame := frames.get(FIGURE_2)) is not None:
         caption = f"{NO_EVIDENCE}: feature importance by the paper's procedure (in-sample), means over seeds."

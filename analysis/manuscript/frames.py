@@ -1,10 +1,10 @@
-"""The CSV files that a manuscript's tables, numbers and figures are made from."""
+"""What a manuscript is about, and the CSV files that its tables, numbers and figures are made from."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,9 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from adapters_store import disk
 from adapters_store.disk import atomic
-from adapters_store.roles import BASELINE, WHOLE_MODELS
+from adapters_store.listing import SEARCHES
+from adapters_store.record import imports_of, read_signed
+from adapters_store.roles import BASELINE, MERGED_ROLES, WHOLE_MODELS, planned_role
+from adapters_store.store import Store
+from analysis.figures.boards import BOARD, board_frame
+from analysis.figures.forest import FOREST, forest_frame
 from analysis.figures.heatmaps import METRIC_NAMES, all_squares
+from analysis.figures.layout import map_frame
 from analysis.figures.paper_figures import (
     MEASURED,
     NUMBERS,
@@ -22,32 +29,144 @@ from analysis.figures.paper_figures import (
     percent_squares,
     similarity_squares,
     why_no_importances,
+    why_not_drawn,
 )
-from analysis.figures.planned.boards import BOARD, board_frame
-from analysis.figures.planned.forest import FOREST, forest_frame
-from analysis.figures.planned.uncertainty import map_frame
-from analysis.figures.planned.uncertainty_map import MAP
-from analysis.gains.learned import claims
+from analysis.figures.uncertainty_map import MAP
+from analysis.gains.baselines import claims
+from analysis.gains.cells import Manifest
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
-from analysis.manuscript.subject import Subject
+from analysis.importance.grid import Grid, grid_of
+from analysis.importance.mixed_test import why_not as why_no_slopes
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import theme_counts
-from analysis.results.context_by_task import context_by_task
-from analysis.results.results import ROWS
+from analysis.results.comparisons import context_by_task
+from analysis.results.leaderboard import Leaderboard, has_systems
+from analysis.results.results import ROWS, Results
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.gains import WAYS
-from analysis.sections.importance import Progress
-from analysis.sections.paper_tables import write_tables
-from analysis.sections.study_results import StudyResults
+from analysis.sections.importance import Progress, write_tables
+from analysis.sections.study_results import Frames, Question, Snapshot, StudyResults, of_published
 from analysis.tables import TABLES, write_csv
+from tasks.errors import BadInput
+from tasks.registry import Registry
+from tasks.task import Dataset
+
+PUBLISHED_STUDY = {
+    "title": "The printed tables of Lahnala et al. (2025)",
+    "backbone": "roberta-base",
+    "adapter": {"method": "seq_bn"},
+    "splits": "as-published",
+}
+NO_TASKS: Mapping[str, Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A question to results, the data sets behind their tasks as entries know them, and the study, if one is stored.
+
+    ``unknown`` names the entries that could not be read, each with the reason. ``searches`` are the finished ones, and
+    ``imports`` the specs of the adapters of others that targets stand on, by name. ``board`` is the leaderboard of a
+    study with systems, and ``probed`` has what was asked of its cells about contexts.
+    """
+
+    question: Question
+    datasets: Mapping[str, Dataset]
+    stored: StudyResults | None = None
+    unknown: tuple[str, ...] = ()
+    searches: tuple[Mapping[str, Any], ...] = ()
+    imports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    board: Leaderboard | None = None
+    probed: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def results(self) -> Results:
+        """The results with all training data."""
+        return self.question.results
+
+    @property
+    def study(self) -> Mapping[str, Any]:
+        """The resolved study; of the paper's tables what is known of theirs."""
+        return self.stored.manifest["study"] if self.stored else PUBLISHED_STUDY
+
+    @property
+    def tasks(self) -> Mapping[str, Mapping[str, Any]]:
+        """The manifest's facts of every task; none for the paper's tables."""
+        return self.stored.manifest["tasks"] if self.stored else NO_TASKS
+
+    @property
+    def recipes(self) -> Mapping[str, Mapping[str, Any]]:
+        """The recipes of the study's merged rows, by name: those of the first cell that each has."""
+        recipes: dict[str, Mapping[str, Any]] = {}
+        for cell in self.stored.manifest["cells"] if self.stored else ():
+            if planned_role(cell) in MERGED_ROLES:
+                recipes.setdefault(cell["intermediate"], cell["merge"])
+        return recipes
+
+    def why_no_slopes(self) -> str | None:
+        """Why the mixed model can say nothing of ratings; None if it can."""
+        return why_no_slopes(self._grid)
+
+    @property
+    def _grid(self) -> Grid:
+        return grid_of(self.results, self.question.primary.specification, self.question.similarities)
+
+    def has_importances(self) -> bool:
+        """Whether there are importances by the paper's procedure."""
+        return not any(line.startswith("Figure 2 ") for line in why_not_drawn(self.results, self.question.similarities))
+
+    @property
+    def title(self) -> str:
+        """The study's title, or its name."""
+        return str(self.study.get("title") or self.results.name)
+
+
+def published() -> Subject:
+    """The paper's printed tables."""
+    question = of_published(Path())
+    datasets, unknown = _datasets(list(question.results.tasks.task), ())
+    return Subject(question, datasets, unknown=unknown)
+
+
+def stored_study(store: Store, manifest: Manifest) -> Subject:
+    """A study in a store; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
+    store = Snapshot.of(store)
+    study = StudyResults.of(store, manifest, Path()).with_controls(store).of_adapters
+    datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
+    imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
+    frames = Frames.of(store, manifest)
+    board = frames.board() if has_systems(manifest) else None
+    asked = {"board": board, "probed": frames.probes()}
+    return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports, **asked)
+
+
+def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:
+    """The data set of every task that an entry describes, and why others are not known."""
+    try:
+        known, reason = Registry.load([Path(folder) for folder in folders]).tasks, "no entry has this id"
+    except BadInput as problem:
+        known, reason = Registry.load().tasks, f"the study's own entries cannot be read ({problem})"
+    datasets = {name: known[name].dataset for name in tasks if name in known}
+    return datasets, tuple(f"{name}: {reason}" for name in tasks if name not in known)
+
+
+def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
+    """The finished searches of a study's training settings: their task, inputs and trials."""
+    journals = []
+    for path in sorted((store.root / SEARCHES / study).rglob("result.json")):
+        content = read_signed(disk.content(path))
+        if content is None:
+            raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
+        journals.append(content)
+    return tuple(journals)
+
 
 # The frames behind a manuscript's figures, by the names that the report gives them; nothing is drawn here.
 
-Frames = dict[str, pd.DataFrame]
+NamedFrames = dict[str, pd.DataFrame]
 
 
-def figure_frames(subject: Subject) -> Frames:
+def figure_frames(subject: Subject) -> NamedFrames:
     """Every frame that there is something to draw of."""
     results = subject.results
     drawn = {**_planned(subject.stored), **_boards(subject)}
@@ -64,11 +183,11 @@ def figure_frames(subject: Subject) -> Frames:
     return drawn
 
 
-def _planned(stored: StudyResults | None) -> Frames:
+def _planned(stored: StudyResults | None) -> NamedFrames:
     """The frames of the uncertainty map and of the forest, of every setting that has transfers."""
     if stored is None:
         return {}
-    frames: Frames = {}
+    frames: NamedFrames = {}
     for setting in dict.fromkeys(stored.gains.setting):
         name = setting.replace("%", "pct")
         others = stored.controls, stored.merged, stored.baselines, stored.cells
@@ -77,7 +196,7 @@ def _planned(stored: StudyResults | None) -> Frames:
     return frames
 
 
-def _boards(subject: Subject) -> Frames:
+def _boards(subject: Subject) -> NamedFrames:
     """The frame of the leaderboard of every setting; nothing without systems."""
     if subject.stored is None or subject.board is None:
         return {}
@@ -88,7 +207,7 @@ def _boards(subject: Subject) -> Frames:
     }
 
 
-def _heatmaps(stored: StudyResults | None) -> Frames:
+def _heatmaps(stored: StudyResults | None) -> NamedFrames:
     """One frame of squares for every metric and setting that has targets."""
     if stored is None:
         return {}
@@ -102,7 +221,7 @@ def _heatmaps(stored: StudyResults | None) -> Frames:
     }
 
 
-def _importances(subject: Subject) -> Frames:
+def _importances(subject: Subject) -> NamedFrames:
     """Importances by the paper's procedure; nothing where pairs or features are too few for it, or pairs too many."""
     question = subject.question
     if why_no_importances(question.results, question.similarities):
@@ -110,7 +229,7 @@ def _importances(subject: Subject) -> Frames:
     return {"figure-2-importances": kept_importances(question.results, question.similarities, question.kept)}
 
 
-def _similarities(subject: Subject) -> Frames:
+def _similarities(subject: Subject) -> NamedFrames:
     """Similarities of tasks, as far as they were measured."""
     alike = subject.question.similarities
     if alike is None:
@@ -145,7 +264,7 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None
             write_csv(frame, out / name)
 
 
-def read_data(folder: Path) -> Frames:
+def read_data(folder: Path) -> NamedFrames:
     """All frames of a folder by name; empty text stays empty."""
     return {path.stem: _read(path) for path in sorted(folder.glob("*.csv"))}
 
@@ -156,7 +275,7 @@ def _read(path: Path) -> pd.DataFrame:
     return frame.fillna(dict.fromkeys(texts, ""))
 
 
-def _own(subject: Subject) -> Frames:
+def _own(subject: Subject) -> NamedFrames:
     own = {
         "pairs": pairs(subject),
         EXTREMES: best_and_worst(subject),
@@ -176,7 +295,7 @@ def _own(subject: Subject) -> Frames:
     return own | dict(subject.board.frames if subject.board else {})
 
 
-def _probed(stored: StudyResults, probed: pd.DataFrame) -> Frames:
+def _probed(stored: StudyResults, probed: pd.DataFrame) -> NamedFrames:
     """What was probed, and tasks by how far they hang on their contexts; nothing where nothing was probed."""
     if probed.empty:
         return {}

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from adapters_store.disk import write_text
-from analysis.gains.beside.merged import AGAINST
-from analysis.manuscript.frames import Frames
+from analysis.gains.comparisons import AGAINST
+from analysis.manuscript.frames import NamedFrames
 from analysis.manuscript.latex import NUMBER, letters, printed
 from analysis.ratings.themes import ALL
 from analysis.tables import write_csv
@@ -137,7 +137,7 @@ OF_RUN = {
 }
 
 
-def numbers(frames: Frames) -> list[Number]:
+def numbers(frames: NamedFrames) -> list[Number]:
     """Every number of the frames that a text would quote, with a name of its own."""
     unnamed = [*_of_run(frames["run"])]
     for quoted in (*QUOTED, _ratings(frames)):
@@ -197,7 +197,7 @@ def _of_run(frame: pd.DataFrame) -> Iterator[Number]:
         yield Number(name, "data/run.csv", f"fact={row.fact}", "value", kind, printed(kind, row.value))
 
 
-def _of_frame(frames: Frames, quoted: Quoted) -> Iterator[Number]:
+def _of_frame(frames: NamedFrames, quoted: Quoted) -> Iterator[Number]:
     """The numbers of one frame, row by row."""
     frame = frames.get(quoted.frame, pd.DataFrame())
     for column, value in quoted.only.items():
@@ -219,7 +219,7 @@ def _key(value: Any) -> Any:  # noqa: ANN401 - a cell of any frame
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _ratings(frames: Frames) -> Quoted:
+def _ratings(frames: NamedFrames) -> Quoted:
     """Mean ratings: a column for each construct that somebody rated."""
     frame = frames.get("rating_means", pd.DataFrame())
     rated = [name for name in frame if name not in FACTS]

@@ -9,16 +9,13 @@ from pathlib import Path
 from adapters_store.disk import write_text
 from analysis.manuscript import latex
 from analysis.manuscript.figures import Sheet, write_figures
-from analysis.manuscript.frames import read_data, write_data
+from analysis.manuscript.frames import Subject, read_data, write_data
 from analysis.manuscript.latex import escaped
 from analysis.manuscript.layout import Table, Venue, as_latex, as_markdown
-from analysis.manuscript.licences import as_markdown as licences_page
-from analysis.manuscript.licences import licences
-from analysis.manuscript.methods.checklist import checklist
-from analysis.manuscript.methods.paragraphs import methods
+from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.numbers import Number, filled, numbers, write_numbers
-from analysis.manuscript.references import bibliography, cited_uses, used
-from analysis.manuscript.subject import Subject
+from analysis.manuscript.references import as_markdown as licences_page
+from analysis.manuscript.references import bibliography, cited_uses, licences, used
 from analysis.manuscript.tables import tables
 from analysis.sections.answers import silent
 from analysis.sections.importance import Progress

@@ -8,21 +8,117 @@ from typing import Any
 
 import pandas as pd
 
+from adapters_store.roles import RANDOM, SELF
 from analysis.figures.heatmaps import DAGGER, DOUBLE_DAGGER, METRIC_NAMES
+from analysis.gains.comparisons import CHOSEN, SINGLES
 from analysis.gains.significance import LEVEL
-from analysis.importance.mixed.answer import NOT_TESTED
-from analysis.manuscript.beside import merged, rationales, systems
-from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, Frames
+from analysis.importance.mixed import NOT_TESTED
+from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, NamedFrames
 from analysis.manuscript.latex import Best, printed, spanned
 from analysis.manuscript.layout import Column, Table, changes, once
 from analysis.ratings.agreement import OVERALL
 from analysis.ratings.themes import ALL
+from analysis.results.leaderboard import FILES
 from tasks.ratings import constructs
+
+LEADERBOARD, LEADERBOARD_RATIONALES = FILES["board"], FILES["rationales"]
+LESS = {CHOSEN: "Less chosen single", SINGLES: "Less mean of singles", RANDOM: "Less random", SELF: "Less self"}
+
+
+def systems(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
+    """The leaderboard of a study with systems: what each scores on each target, by setting."""
+    frame = frames.get(LEADERBOARD, pd.DataFrame({"setting": []}))
+    for setting, part in frame.groupby("setting", sort=False):
+        head = (Column("Target", "label"), Column("System", "label"))
+        columns = (*head, *map(Column, ("Score", "95 % interval", "Seeds")), Column("Metric", "label"))
+        rows = tuple(
+            (
+                *(titles[row.target], _contestant(row, titles), _leading(row)),
+                *(spanned("score", row.low, row.high, "?"), printed("count", row.n_seeds), METRIC_NAMES[row.metric]),
+            )
+            for row in part.itertuples()
+        )
+        caption = (
+            "Test scores of systems, of adapters, and of the transfer that validation picks, with 95 % intervals. Bold:"
+            " the highest score of the target, or tied with it by paired tests of all against all (max-T)."
+        )
+        if part.is_leaking.any():
+            caption += f" {DAGGER} leaks: test rows were predicted from their own answers; without a rank."
+        more = "" if setting == "full" else f" Setting: {setting} of the training data."
+        stem = f"systems-{setting.replace('%', 'pct')}"
+        yield Table(stem, caption + more, columns, tuple(once(rows)), labels=2, rules=changes(part.target))
+
+
+def _contestant(row: Any, titles: pd.Series) -> str:  # noqa: ANN401 - a row of a frame
+    """What a system is called, a transfer by its intermediate's title."""
+    name = row.system.replace(row.intermediate, titles[row.intermediate]) if row.intermediate else row.system
+    return f"{name}{DAGGER * bool(row.is_leaking)}"
+
+
+def _leading(row: Any) -> str:  # noqa: ANN401 - a row of a frame
+    """A score, in bold if it is the highest or tied with it."""
+    text = printed("score", row.score, "?")
+    return Best(text) if row.rank == 1 or row.is_tied == True else text  # noqa: E712 - True, False or nothing
+
+
+def rationales(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
+    """How well systems mark rationales, in every form of the scores, beside marking everything and nothing."""
+    frame = frames.get(LEADERBOARD_RATIONALES)
+    if frame is None or frame.empty:
+        return
+    names = [(score, form) for form in dict.fromkeys(frame.form) for score in ("token_f1", "iou_f1")]
+    heads = (f"{'T-F1' if score == 'token_f1' else 'IOU-F1'}, {form}" for score, form in names)
+    columns = (Column("Target", "label"), Column("System", "label"), *map(Column, heads))
+    by_system = list(frame.groupby(["setting", "target", "system"], sort=False))
+    rows = tuple(
+        (
+            *(titles[target] + ("" if setting == "full" else f" ({setting})"), system),
+            *(printed("score", own.set_index("form").loc[form, score], "?") for score, form in names),
+        )
+        for (setting, target, system), own in by_system
+    )
+    caption = (
+        "Rationales: token F1 and F1 of spans whose overlap is at least half of their union, means over test rows. The"
+        " forms treat rows without a rationale each in its own way, so they do not compare with each other, and none"
+        " means anything without the two constants."
+    )
+    rules = changes([(target, setting) for (setting, target, _), _ in by_system])
+    yield Table("rationales", caption, columns, tuple(once(rows)), labels=2, rules=rules)
+
+
+def merged(frames: NamedFrames) -> Iterator[Table]:
+    """What merged intermediates gain on average over targets, and beyond what they are held against."""
+    frame = frames.get("merged_means")
+    if frame is None or frame.empty:
+        return
+    against = [name for name in LESS if frame[f"less_{name}"].notna().any()]
+    heads = ["Points", "95 % interval", *(head for name in against for head in (LESS[name], "95 % interval"))]
+    labels = (Column("Merged row", "label"), Column("Metric", "label"), Column("Setting", "label"), Column("Targets"))
+    rows = tuple(
+        (
+            *(row["row"], METRIC_NAMES[row["metric"]], row["setting"], printed("count", row["n_targets"])),
+            *(printed("points", row["points"], "?"), spanned("points", row["low"], row["high"], "--")),
+            *(text for name in against for text in _less(row, name)),
+        )
+        for row in frame.to_dict("records")
+    )
+    caption = (
+        "Merged intermediates: gains in points over the target alone, and paired differences from the single that"
+        " validation chooses, the mean of all singles, and the controls, means over targets. Intervals are of Student's"
+        " t over targets; tests of each target are in data/merged.csv."
+    )
+    yield Table("merged", caption, (*labels, *map(Column, heads)), rows, is_turned=True)
+
+
+def _less(row: dict[str, Any], name: str) -> tuple[str, str]:
+    interval = spanned("points", row[f"low_less_{name}"], row[f"high_less_{name}"], "--")
+    return printed("points", row[f"less_{name}"], "--"), interval
+
 
 # Tables of what may explain gains, and of the data sets behind them.
 
 
-def means(frames: Frames) -> Iterator[Table]:
+def means(frames: NamedFrames) -> Iterator[Table]:
     """Mean ratings of every task by theme."""
     if "rating_means" not in frames:
         return
@@ -44,7 +140,7 @@ def means(frames: Frames) -> Iterator[Table]:
     yield Table("rating-means", "Ratings of tasks, means over raters, by theme.", columns, rows, rules=rules)
 
 
-def slopes(frames: Frames) -> Iterator[Table]:
+def slopes(frames: NamedFrames) -> Iterator[Table]:
     """By how many points gains follow each rating, with the verdict of the mixed model."""
     frame = frames.get("mixed_slopes")
     if frame is None or frame[frame.verdict != NOT_TESTED].empty:
@@ -67,7 +163,7 @@ def slopes(frames: Frames) -> Iterator[Table]:
     yield Table("slopes", text, (*columns, Column("Verdict", "label")), rows)
 
 
-def importances(frames: Frames) -> Iterator[Table]:
+def importances(frames: NamedFrames) -> Iterator[Table]:
     """What each feature is worth by the paper's procedure, where that was computed."""
     fitted = frames.get("figure-2-importances")
     if fitted is None:
@@ -95,7 +191,7 @@ def _fit_cell(fitted: pd.DataFrame, series: str, feature: str) -> str:
     return f"{printed('importance', shown.importance.item())} ({printed('importance', shown.sd.item())})"
 
 
-def data_sets(frames: Frames) -> Iterator[Table]:
+def data_sets(frames: NamedFrames) -> Iterator[Table]:
     """Tasks with their splits, and data sets with their licences."""
     frame = frames["data_sets"]
     first = (Column("Task", "label"), Column("Family", "label"), Column("Metric", "label"), Column("Classes"))
@@ -132,7 +228,7 @@ NO_P_VALUE = "No transfer has a p value, so none is marked."
 LABEL = Column("", "label")
 
 
-def tables(frames: Frames, banner: str) -> list[Table]:
+def tables(frames: NamedFrames, banner: str) -> list[Table]:
     """Every table that the frames have rows for; ``banner`` stands before each caption."""
     titles = frames["data_sets"].set_index("task").title
     made = [
@@ -157,7 +253,7 @@ def tables(frames: Frames, banner: str) -> list[Table]:
 STARS = {0.001: "***", 0.01: "**", LEVEL: "*"}  # by the largest p that each stands for
 
 
-def best_and_worst(frames: Frames, titles: pd.Series) -> Iterator[Table]:
+def best_and_worst(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
     """The best and the worst intermediates of every target with intervals, by setting; stars after max-T."""
     frame = frames.get(EXTREMES, pd.DataFrame({"setting": []}))
     for setting, part in frame.groupby("setting", sort=False):
@@ -194,7 +290,7 @@ def construct(name: str) -> str:
     return constructs()[name].title if name in constructs() else name.capitalize()
 
 
-def scores(frames: Frames, titles: pd.Series) -> Iterator[Table]:
+def scores(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
     """One table per metric and setting: intermediates by targets, marked where a gain or harm is significant."""
     if "pairs" not in frames:
         return
@@ -247,7 +343,7 @@ def _key(part: pd.DataFrame) -> str:
     return " ".join(notes)
 
 
-def alone(frames: Frames, titles: pd.Series) -> Iterator[Table]:
+def alone(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
     """Targets alone with intervals and floors, where predictions are stored."""
     frame = frames["alone"]
     if frame.low.isna().all():
@@ -274,7 +370,7 @@ def alone(frames: Frames, titles: pd.Series) -> Iterator[Table]:
     yield Table("alone", caption, columns, rows)
 
 
-def agreement(frames: Frames) -> Iterator[Table]:
+def agreement(frames: NamedFrames) -> Iterator[Table]:
     """Krippendorff's alpha with intervals, and Spearman's correlation of every two raters."""
     if "agreement" not in frames:
         return
@@ -317,7 +413,7 @@ def _rater_pairs(frame: pd.DataFrame) -> Table:
     return Table("rater-pairs", caption, columns, rows)
 
 
-def theme_counts(frames: Frames) -> Iterator[Table]:
+def theme_counts(frames: NamedFrames) -> Iterator[Table]:
     """Significant gains and harms by theme, in every panel."""
     if "theme_counts" not in frames:
         return
@@ -341,7 +437,7 @@ def theme_counts(frames: Frames) -> Iterator[Table]:
     yield Table("theme-counts", caption, columns, rows, labels=3, rules=rules)
 
 
-def contrasts(frames: Frames) -> Iterator[Table]:
+def contrasts(frames: NamedFrames) -> Iterator[Table]:
     """Differences of mean gains between themes."""
     if "theme_contrasts" not in frames:
         return

@@ -1,4 +1,7 @@
-"""All that the page shows, as one JSON document: the same frames and sections that the report has written."""
+"""All that the page shows, as one JSON document: the same frames and sections that the report has written.
+
+Every planned cell has a page, its seeds together: numbers, flags, curves, counted predictions and provenance.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +16,276 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
 from adapters_store.disk import write_text
+from adapters_store.record import Record
+from adapters_store.roles import CONTROLS, MERGED, SCORED_ALONE, TRANSFER, role_of
 from adapters_store.store import Store
 from analysis.figures.drawing import FigureFiles
+from analysis.figures.heatmaps import MEANINGS as STATES
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
-from analysis.gains.cells import TYPES
-from analysis.gains.significance import LEVEL
-from analysis.page.evidence import DOUBTS
-from analysis.page.intermediates import leaderboards
-from analysis.page.maps import glances, heatmaps
-from analysis.page.pages import WHERE, pages
-from analysis.page.plain import page_id, plain, plain_frame, plain_sections
-from analysis.page.targets import targets_of_study
+from analysis.gains.cells import TYPES, Predictions, predictions
+from analysis.gains.comparisons import AGAINST
+from analysis.gains.significance import LEVEL, p_text
+from analysis.page.parts import (
+    DOUBTS,
+    Changes,
+    doubts_of,
+    glances,
+    heatmaps,
+    leaderboards,
+    page_id,
+    plain,
+    plain_frame,
+    plain_sections,
+    targets_of_study,
+)
 from analysis.ratings.themes import rating_means
 from analysis.sections.answers import construct_title
 from analysis.sections.blocks import Picture, Section
+from analysis.sections.gains import WAYS, control_name, verdict
 from analysis.sections.importance import Answer
-from analysis.sections.question import Question
-from analysis.sections.study_results import StudyResults
+from analysis.sections.study import MEANINGS
+from analysis.sections.study_results import Question, StudyResults
+from analysis.tables import count, inline, interval, number, percent, yes_no
 from tasks.plain_text import harmless
 from tasks.ratings import themes
+
+# What a cell predicted, counted: confusion of classes, or values in bins. No row can be told from these counts.
+
+BINS = 28  # along each axis
+
+
+def counted(by_seed: Sequence[Predictions], metric: str, classes: Sequence[str]) -> dict[str, Any] | None:
+    """The test predictions of a cell's finished seeds, added up; None where no seed is finished.
+
+    ``kind`` is ``confusion`` (``counts`` by label x decision), ``multilabel`` (per class: rows that neither, only the
+    decision, only the label, and both have), or ``bins`` (label x value, both axes from ``low`` to ``high``). Counts
+    are pairs (position in row order, count) in one flat list without zeros.
+    """
+    if not by_seed:
+        return None
+    labels = np.concatenate([cell.labels for cell in by_seed])
+    chosen = np.concatenate([cell.decisions for cell in by_seed])
+    if metric == "pearson_r":
+        return binned(labels, chosen)
+    if metric == "multilabel_f1":
+        both = 2 * labels.astype(int) + chosen.astype(int)
+        four = [np.bincount(column, minlength=4).tolist() for column in both.T]
+        return {"kind": "multilabel", "classes": list(classes), "counts": four}
+    size = max([len(classes), int(labels.max()) + 1, int(chosen.max()) + 1])
+    names = [*classes, *(f"class {number}" for number in range(len(classes), size))]
+    table = np.zeros((size, size), dtype=np.int64)
+    np.add.at(table, (labels.astype(int), chosen.astype(int)), 1)
+    return {"kind": "confusion", "classes": names, "counts": _sparse(table)}
+
+
+def binned(labels: NDArray[Any], values: NDArray[Any]) -> dict[str, Any]:
+    """Labels and values ``[n]`` in BINS x BINS bins of one width; what is not finite is counted as ``left_out``."""
+    is_finite = np.isfinite(labels) & np.isfinite(values)
+    labels, values = labels[is_finite].astype(float), values[is_finite].astype(float)
+    both = np.concatenate([labels, values]) if len(labels) else np.array([0.0, 1.0])
+    low, high = float(both.min()), float(both.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    table, _, _ = np.histogram2d(labels, values, bins=BINS, range=[[low, high], [low, high]])
+    facts = {"low": float(f"{low:.6g}"), "high": float(f"{high:.6g}"), "left_out": int((~is_finite).sum())}
+    return {"kind": "bins", "bins": BINS, **facts, "counts": _sparse(table.astype(np.int64))}
+
+
+def _sparse(table: NDArray[np.int64]) -> list[int]:
+    flat = table.ravel()
+    positions = np.flatnonzero(flat)
+    pairs: list[int] = np.stack([positions, flat[positions]], axis=1).ravel().tolist()
+    return pairs
+
+
+Row = Mapping[str, Any]
+Where = tuple[str, str | None, str, str]
+Facts = list[list[str]]
+
+WHERE = ["role", "intermediate", "target", "setting"]
+SETTINGS = ("training", "loss", "adapter", "composition", "input_format", "max_tokens", "precision", "caps", "splits")
+HASHES = ("splits_hash", "training_version")
+
+
+def pages(store: Store, study: StudyResults) -> list[dict[str, Any]]:
+    """One page per planned (role, intermediate, target, setting), in the manifest's order."""
+    by_page = _rows_by_page(study)
+    records = {record.key: record for record in study.records}
+    groups: dict[Where, list[Row]] = {}
+    for cell in study.cells.to_dict("records"):
+        groups.setdefault(_where(cell), []).append(cell)
+    changes = Changes(store, study, records)
+    return [_page(changes, study, where, cells, by_page.get(where)) for where, cells in groups.items()]
+
+
+def cell_title(study: StudyResults, where: Where) -> str:
+    """What a page is called."""
+    role, intermediate, target, _ = where
+    if role in SCORED_ALONE:
+        return f"{study.title(target)} {role_of(role).manner}"
+    if role in CONTROLS:
+        return f"{control_name(study, role, intermediate or '')} \u2192 {study.title(target)}"
+    pair = study.title(target) if intermediate is None else f"{study.title(intermediate)} \u2192 {study.title(target)}"
+    return pair if role == TRANSFER else f"{pair} ({role})"
+
+
+def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row], row: Row | None) -> dict[str, Any]:
+    store, records = changes.store, changes.records
+    role, intermediate, target, setting = where
+    task = study.manifest["tasks"][target]
+    is_private = bool(task.get("private"))
+    done = [] if is_private else [records[cell["key"]] for cell in cells if cell["key"] in records]
+    answered = {record.key: predictions(store, record) for record in done}
+    return {
+        "id": page_id(*where),
+        "title": cell_title(study, where),
+        **{"role": role, "intermediate": intermediate, "target": target, "setting": setting},
+        "metric_name": METRIC_NAMES[task["metric"]],
+        "numbers": {} if row is None else {name: plain(row.get(name)) for name in ("score", "points", "low", "p_bh")},
+        "texts": {} if row is None else _texts(role, row),
+        "facts": _facts(role, row),
+        "corrections": _corrections(role, row),
+        "flags": _flags(cells, row),
+        "runs": [_run(store, cell, records.get(cell["key"])) for cell in cells],
+        "private": is_private,
+        "counts": counted(list(answered.values()), task["metric"], task["classes"]),
+        "changes": changes.of(cells, answered),
+    }
+
+
+def _rows_by_page(study: StudyResults) -> dict[Where, Row]:
+    """The row of gains, baselines, controls or merged rows that a page is about, by where the page belongs."""
+    rows = [{**gain, "role": TRANSFER} for gain in study.gains.to_dict("records")]
+    rows += study.baselines.to_dict("records")
+    rows += [{**control, "role": control["control"]} for control in study.controls.to_dict("records")]
+    rows += [{**row, "role": MERGED, "intermediate": row["row"]} for row in study.merged.to_dict("records")]
+    return {_where(row): row for row in rows}
+
+
+def _where(row: Row) -> Where:
+    return row["role"], row.get("intermediate"), row["target"], row["setting"]
+
+
+def _texts(role: str, row: Row) -> dict[str, str]:
+    """The numbers of a row in the words and decimals of report.md; one that is missing is not there."""
+    if row["n_seeds"] == 0:
+        return {}
+    texts = {"score": number(row["score"])}
+    if role in SCORED_ALONE:
+        return {**texts, "interval": interval(row["low"], row["high"], 2)}
+    texts |= {"alone": number(row["baseline"]), "points": number(row["points"], 1)}
+    texts |= {"interval": interval(row["low"], row["high"], 1), "p": p_text(row["p"], 4)}
+    return texts | ({"p_bh": p_text(row["p_bh"], 4), "verdict": verdict(row)} if role == TRANSFER else {})
+
+
+def _facts(role: str, row: Row | None) -> Facts:
+    if row is None or row["n_seeds"] == 0:
+        return []
+    facts = _of_baseline(row) if role in SCORED_ALONE else _of_gain(role, row)
+    common = {"test rows": count(row["n_test"]), "groups of test rows": count(row["n_groups"])}
+    common["conditional on"] = row["conditional"] or "missing"
+    return [[what, text] for what, text in {**facts, **common}.items()]
+
+
+def _of_baseline(row: Row) -> dict[str, str]:
+    facts = {
+        "score": number(row["score"]),
+        "95 % interval": interval(row["low"], row["high"], 2),
+        "floor": number(row["floor"]),
+        "above floor": yes_no(row["is_above_floor"]),
+    }
+    further = {"quadratic-weighted kappa": row["quadratic_kappa"], "Spearman r": row["spearman_r"]}
+    return facts | {name: number(value) for name, value in further.items() if not pd.isna(value)}
+
+
+def _of_gain(role: str, row: Row) -> dict[str, str]:
+    facts = {
+        "score": number(row["score"]),
+        "target alone": number(row["baseline"]),
+        "gain in points (x 100)": number(row["points"], 1),
+        "95 % interval of the gain": interval(row["low"], row["high"], 1),
+    }
+    if role != TRANSFER:
+        facts["p, not corrected"] = p_text(row["p"], 4)
+    if row["setting"] != "full":
+        facts["points over full"] = number(row["points_over_full"], 1)
+        facts["95 % interval over full"] = interval(row["low_over_full"], row["high_over_full"], 1)
+    if role == MERGED:
+        facts |= {
+            f"less {what}": f"{number(row[f'less_{name}'], 1)} points "
+            f"({interval(row[f'low_less_{name}'], row[f'high_less_{name}'], 1)}; p corrected for the target's rows "
+            f"{p_text(row[f'p_max_{name}'], 4)})"
+            for name, what in AGAINST.items()
+            if not pd.isna(row[f"less_{name}"])
+        }
+    return {**facts, "liveness": number(row["liveness"])}
+
+
+def _corrections(role: str, row: Row | None) -> Facts:
+    """Every p of a transfer by the correction that it went through."""
+    if role != TRANSFER or row is None or row["n_seeds"] == 0:
+        return []
+    return [[what, p_text(row[name], 4)] for name, what in WAYS.items()]
+
+
+def _flags(cells: list[Row], row: Row | None) -> Facts:
+    """Every flag of the cell's seeds and of its gain once, with what it means."""
+    texts = [cell["flags"] for cell in cells] + ([row["flags"]] if row else [])
+    names = dict.fromkeys(flag for text in texts for flag in text.split(";") if flag)
+    return [[flag, MEANINGS.get(flag.split(":")[0], "")] for flag in names]
+
+
+def _run(store: Store, row: Row, record: Record | None) -> dict[str, Any]:
+    run = {"key": row["key"], "seed": int(row["seed"]), "status": row["status"]}
+    if record is None:
+        return {**run, "why": STATES["missing"]}
+    histories, best = _histories(store, record), plain(row["best_epoch"])
+    texts = [number(row["score"]), number(row["validation"]), number(row["floor"]), count(row["best_epoch"])]
+    cut = [percent(row[f"cut_{part}"]) for part in ("history", "target")]
+    rows = [count(record.results[f"n_{part}"]) for part in ("train", "validation", "test")]
+    return {
+        **run,
+        "texts": [*texts, *rows, *cut],
+        "best_epoch": best,
+        "histories": histories,
+        "doubts": doubts_of(histories, best, float(row["floor"])),
+        "made": _made(record),
+    }
+
+
+def _histories(store: Store, record: Record) -> list[list[list[Any]]]:
+    """Per fold (usually one) the rows epoch, training loss, validation score; none if the record has no history."""
+    if "history.json" not in record.files:
+        return []
+    history = json.loads(store.open(record.key, "history.json").read_bytes())
+    folds = history if history and isinstance(history[0], list) else [history]
+    names = ("epoch", "train_loss", "validation")
+    return [[[plain(row.get(name)) for name in names] for row in fold] for fold in folds if fold]
+
+
+def _made(record: Record) -> Facts:
+    """With which settings, code and packages a cell was trained, and when."""
+    spec, made = record.spec, record.provenance
+    facts = {name.replace("_", " "): inline(spec[name]) for name in SETTINGS if spec.get(name) is not None}
+    facts |= {name.replace("_", " "): str(spec[name]) for name in HASHES if name in spec}
+    facts["backbone weights, sha256"] = str(spec["backbone"]["weights_sha256"])
+    if spec.get("intermediate_key"):
+        facts["key of the intermediate"] = spec["intermediate_key"]
+    if merge := spec.get("merge"):
+        facts |= {f"parent {task}": key for task, key in merge["parents"].items()}
+        facts["weights of the parents"] = inline(record.results["merge"]["weights"])
+        facts["merged weights, sha256"] = record.results["merge"]["sha256"]
+    facts |= {name: str(made[name]) for name in ("created", "code", "device")}
+    facts["packages"] = inline(made["versions"])
+    facts["training time"] = f"{made['wall_seconds']:.0f} s"
+    return [[what, text] for what, text in facts.items()]
+
 
 SCHEMA = 1
 APART = ("host", "wall_seconds")  # columns of cells.csv that a page for others need not have

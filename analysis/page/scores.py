@@ -19,13 +19,10 @@ from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES, Square
 from analysis.gains.significance import LEVEL
 from analysis.page.document import SCHEMA, assembled, importance_of, pictures_of, tasks_of
-from analysis.page.intermediates import board_of
-from analysis.page.maps import ARROW, numbers_of, square_of
-from analysis.page.plain import plain, plain_sections
-from analysis.page.targets import targets_of_scores
+from analysis.page.parts import ARROW, board_of, numbers_of, plain, plain_sections, square_of, targets_of_scores
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
-from analysis.sections.question import Question
+from analysis.sections.study_results import Question
 from analysis.tables import bare, signed
 
 FULL = "full"  # the setting of all training data, the only one

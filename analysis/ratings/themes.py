@@ -1,22 +1,172 @@
-"""What classes of tasks give and take: ratings by theme, the paper's counts of gains and harms, and tested contrasts.
+"""What classes of tasks give and take, tested, and whether less data and an intermediate do as well as all data.
 
-A count of significant pairs depends on the sizes of test sets and counts every task up to 34 times. Beside the counts
-stand contrasts of mean gains between themes, in which a task counts once in each role, tested in a model in which
-families of tasks differ at random (``analysis.ratings.random_families``).
+A count of significant pairs depends on the sizes of test sets and counts every task up to 34 times. Beside the paper's
+counts stand contrasts of mean gains between themes, in which a task counts once in each role. Tasks of one family are
+alike for reasons of their own: were they taken as exchangeable, families that differ as much as tasks do would make
+every tenth to fifth set of contrasts look real (docs/themes_calibration.csv). So effects e of tasks are modelled as
+e = X m + Z f + r: X says the class of a task and Z its family, f of variance ``ratio`` s2 and r of variance s2 are
+normal.
+
+- The statistic of a contrast is the likelihood ratio of two classes having one mean or two, the other classes being
+  free, with the ratio of variances that is likeliest in either case, from a grid (maximum likelihood).
+- Its p is that of a parametric bootstrap: effects without any difference of classes are drawn with the ratio that the
+  observed effects have if there is none (restricted likelihood, Patterson and Thompson 1971), and tested alike. From
+  few families that ratio often comes out too small, so the next larger one of the grid is asked too, and the larger p
+  counts. Nothing hangs on mean or scale, so the draws for a ratio serve every set of effects.
+- Corrected is the largest statistic of all contrasts in each draw.
+
+V = I + ratio Z Z' has one number per family to invert: V^-1 = I - Z w Z', w = ratio / (1 + ratio n) for a family of n.
+So sums over classes and over families say all that is needed.
+
+Less data: that a difference is not significant does not make two scores equal, since a small test set finds no
+difference at all. In this test of non-inferiority a margin is named before, and the question is whether the data rule
+out a loss as large as it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-from analysis.gains.significance import DRAWS, LEVEL
-from analysis.ratings.random_families import RATIOS, Chance, Classes, numbered
+from analysis.gains.corrections import benjamini_hochberg
+from analysis.gains.significance import DRAWS, LEVEL, FloatArray
 from analysis.results.results import Results
 from analysis.tables import Declared, framed
+from tasks.errors import BadInput
 from tasks.ratings import constructs, themes
+
+RATIOS = np.concatenate([[0.0], 2.0 ** np.arange(-4, 9)])  # of the variance between families to that of tasks
+ROUNDING = 1e-9  # likelihoods and statistics that differ by no more are equal
+
+
+class Fits(NamedTuple):
+    """Of sets of effects: sizes and statistics of every contrast ``[contrasts, sets]``, and what holds without any.
+
+    ``ratio`` ``[sets]`` is the position in RATIOS, ``variance`` that of tasks, both as if all classes had one mean.
+    """
+
+    differences: FloatArray
+    statistics: FloatArray
+    ratio: NDArray[np.int64]
+    variance: FloatArray
+
+
+class Chance(NamedTuple):
+    """Of contrasts ``[contrasts, sets]``: p, p of the largest, and what 95 % of differences by chance stay below."""
+
+    p: FloatArray
+    p_max: FloatArray
+    differences: FloatArray
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Which class and which family ``[tasks]`` every task is of, as numbers from 0 without a gap."""
+
+    of_class: NDArray[np.int64]
+    of_family: NDArray[np.int64]
+
+    @property
+    def contrasts(self) -> list[tuple[int, int]]:
+        """All pairs of classes."""
+        return list(combinations(range(int(self.of_class.max()) + 1), 2))
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether tasks vary within classes at all: there are more tasks than classes, and two classes."""
+        return len(self.contrasts) > 0 and self.of_class.size > self.of_class.max() + 1
+
+    def fits(self, effects: FloatArray) -> Fits:
+        """The model of sets of effects ``[tasks, sets]``, of which any number is fitted at once."""
+        members, families = (_indicators(number) for number in (self.of_class, self.of_family))
+        together = members @ families.T
+        squares, of_class, of_family = (effects**2).sum(axis=0), members @ effects, families @ effects
+        floor = ROUNDING * squares + np.finfo(float).tiny
+        free, equal, restricted, differences, variances = [], [], [], [], []
+        for ratio in RATIOS:
+            sizes = families.sum(axis=1)
+            lost = ratio / (1 + ratio * sizes)
+            information = np.diag(members.sum(axis=1)) - (together * lost) @ together.T
+            known = of_class - (together * lost) @ of_family
+            left = squares - lost @ of_family**2  # e' V^-1 e
+            inverse = np.linalg.inv(information)
+            means = inverse @ known
+            rest = np.maximum(left - (known * means).sum(axis=0), floor)
+            gaps = np.stack([means[first] - means[second] for first, second in self.contrasts])
+            widths = np.array([inverse[a, a] + inverse[b, b] - 2 * inverse[a, b] for a, b in self.contrasts])
+            common = np.maximum(left - known.sum(axis=0) ** 2 / information.sum(), floor)
+            determinant = np.log1p(ratio * sizes).sum()
+            n_tasks = self.of_class.size
+            free.append(-(determinant + n_tasks * np.log(rest)) / 2)
+            equal.append(-(determinant + n_tasks * np.log(rest + gaps**2 / widths[:, None])) / 2)
+            restricted.append(-(determinant + np.log(information.sum()) + (n_tasks - 1) * np.log(common)) / 2)
+            differences.append(gaps)
+            variances.append(common / (n_tasks - 1))
+        likeliest, own = _likeliest(np.stack(free)), _likeliest(np.stack(restricted))
+        sets = np.arange(squares.size)
+        return Fits(
+            differences=np.stack(differences)[likeliest, :, sets].T,
+            statistics=2 * (np.max(free, axis=0) - np.max(equal, axis=0)),
+            ratio=own,
+            variance=np.stack(variances)[own, sets],
+        )
+
+    def chance(self, observed: Fits, draws: int, seed: int) -> Chance:
+        """What effects without a difference of classes give, with the ratios that the observed have or the next."""
+        result = Chance(*(np.zeros_like(observed.statistics) for _ in range(3)))
+        sd, larger = np.sqrt(observed.variance), np.minimum(observed.ratio + 1, len(RATIOS) - 1)
+        for ratio in np.union1d(observed.ratio, larger):
+            drawn = self._drawn(ratio, draws, seed)
+            own = (observed.ratio == ratio) | (larger == ratio)
+            reach = np.quantile(np.abs(drawn.differences), 1 - LEVEL, axis=1)
+            asked = *_bootstrap_p(observed.statistics[:, own], drawn.statistics), reach[:, None] * sd[own]
+            for kept, values in zip(result, asked, strict=True):
+                kept[:, own] = np.maximum(kept[:, own], values)
+        return result
+
+    def _drawn(self, ratio: int, draws: int, seed: int) -> Fits:
+        """Fits of effects without a difference of classes, whose variances have the ratio at this position."""
+        rng = np.random.default_rng(seed)
+        effects = rng.normal(size=(self.of_class.size, draws))
+        effects += np.sqrt(RATIOS[ratio]) * rng.normal(size=(self.of_family.max() + 1, draws))[self.of_family]
+        return self.fits(effects)
+
+
+def numbered(names: Sequence[str]) -> NDArray[np.int64]:
+    """Names as numbers from 0, in the order of their first appearance."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return np.array([places[name] for name in names], dtype=np.int64)
+
+
+def _bootstrap_p(observed: FloatArray, chance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The p of statistics ``[contrasts, sets]`` in draws ``[contrasts, draws]``, and that of the largest contrast.
+
+    The observation counts as a draw, so no p is 0.
+    """
+    draws = chance.shape[1]
+    limits = observed - ROUNDING
+    own = [draws - np.searchsorted(np.sort(row), limit) for row, limit in zip(chance, limits, strict=True)]
+    largest = draws - np.searchsorted(np.sort(chance.max(axis=0)), limits)
+    return (1 + np.stack(own)) / (draws + 1), (1 + largest) / (draws + 1)
+
+
+def _indicators(numbers: NDArray[np.int64]) -> FloatArray:
+    """``[kinds, tasks]``: 1 where a task is of a kind."""
+    return np.asarray(numbers == np.arange(numbers.max() + 1)[:, None], dtype=np.float64)
+
+
+def _likeliest(likelihoods: FloatArray) -> NDArray[np.int64]:
+    """The first of the ratios ``[ratios, sets]`` that is as likely as any; data may not tell ratios apart."""
+    places: NDArray[np.int64] = np.argmax(likelihoods >= likelihoods.max(axis=0) - ROUNDING, axis=0)
+    return places
+
 
 SEED = 20_240_906
 ROLES = ("intermediate", "target")
@@ -186,3 +336,93 @@ def _contrasts(effects: pd.DataFrame, draws: int, seed: int) -> Iterator[tuple[o
     for number, (first, second) in enumerate((present[a], present[b]) for a, b in classes.contrasts):
         tested = (values[number, 0] for values in (observed.differences, chance.differences, chance.p, chance.p_max))
         yield first, second, int(counts[first]), int(counts[second]), *tested, ratio / (1 + ratio)
+
+
+MARGIN = 2.0  # points; the smallest change that the paper's two printed digits can show for certain
+EVERY_THEME = "all"
+NON_INFERIORITY = {
+    "role": Declared("str", "which of the pair's two tasks is of the theme"),
+    "theme": Declared("str", "class of tasks; all: every task"),
+    "setting": Declared("str", "share of the target's data that the transfer had"),
+    "margin": Declared("float64", "loss in points that would count, named before"),
+    "n_tasks": Declared("int64", "tasks of the theme in this role"),
+    "n_pairs": Declared("int64", "finished pairs"),
+    "points_over_full": Declared("float64", "mean over pairs of points above the baseline with all data"),
+    "lower": Declared("float64", "one-sided 95 % bound of it by Student's t over intermediates and over targets"),
+    "non_inferior": Declared("boolean", "whether the bound rules out a loss as large as the margin"),
+    "pairs_non_inferior": Declared("int64", "pairs that each rule out such a loss at 5 %, one-sided"),
+    "pairs_inferior": Declared("int64", "pairs that each lose more than the margin at 5 %, one-sided"),
+    "pairs_undecided": Declared("int64", "pairs of which neither can be said"),
+    "pairs_not_significant": Declared("int64", "pairs whose 95 % interval holds 0: not the same as non-inferior"),
+}
+
+
+def non_inferiority(results: Results, *, margin: float = MARGIN) -> pd.DataFrame:
+    """One row per role and theme of results with less data than full: the columns of NON_INFERIORITY.
+
+    BadInput unless the margin is above 0 points.
+    """
+    if not margin > 0:
+        raise BadInput(f"a margin of {margin:g} points rules nothing out; give one above 0, such as {MARGIN:g}")
+    pairs = results.gains[results.gains.gain_over_full.notna()]
+    present = [name for name in themes() if (results.tasks.theme == name).any()]
+    rows = []
+    for role in ROLES:
+        of_pair = pairs[role].map(dict(zip(results.tasks.task, results.tasks.theme, strict=True)))
+        for theme in (*present, EVERY_THEME):
+            part = pairs if theme == EVERY_THEME else pairs[of_pair == theme]
+            where = {"role": role, "theme": theme, "setting": results.setting, "margin": margin}
+            rows.append(where | _mean(part, role, margin) | _pair_counts(part, margin))
+    return framed(pd.DataFrame(rows), NON_INFERIORITY)
+
+
+def against_full(results: Results) -> Results:
+    """The same with gains over the baseline that had all data, with their own standard errors and p."""
+    frame = results.gains.assign(
+        gain=results.gains.gain_over_full,
+        standard_error=results.gains.standard_error_over_full,
+        p=results.gains.p_over_full,
+        p_bh=benjamini_hochberg(results.gains.p_over_full),
+    )
+    return replace(results, gains=frame)
+
+
+def _mean(pairs: pd.DataFrame, role: str, margin: float) -> dict[str, Any]:
+    """The mean over the pairs, its bound, and whether the bound rules out the margin."""
+    lower = _bound(pairs)
+    verdict = pd.NA if np.isnan(lower) else lower > -margin
+    counts = {"n_tasks": pairs[role].nunique(), "n_pairs": len(pairs)}
+    mean = 100 * pairs.gain_over_full.mean()
+    return {**counts, "points_over_full": mean, "lower": lower, "non_inferior": verdict}
+
+
+def _bound(pairs: pd.DataFrame) -> float:
+    """One-sided lower 95 % bound of the mean of pairs, in points."""
+    first, second = ((100 * pairs.groupby(side).gain_over_full.mean()).to_numpy() for side in ROLES)
+    return lower_bound(first, second, 100 * pairs.gain_over_full.mean())
+
+
+def lower_bound(by_intermediate: np.ndarray, by_target: np.ndarray, mean: float | None = None) -> float:
+    """One-sided lower 95 % bound of a mean of pairs; NaN with fewer than two tasks on either side.
+
+    Means [intermediates] and [targets] of pairs, and the ``mean`` of all where pairs are missing. Pairs of one target
+    share its test set and baseline, pairs of one intermediate its adapter, so the mean is known no better than either
+    side varies: the variance of its mean over intermediates and that over targets are added, which counts what belongs
+    to neither twice, and the side with fewer tasks gives the degrees of freedom.
+    """
+    fewest = min(len(by_intermediate), len(by_target))
+    if fewest < 2:
+        return float("nan")
+    error = np.sqrt(sum(means.var(ddof=1) / len(means) for means in (by_intermediate, by_target)))
+    middle = by_target.mean() if mean is None else mean
+    return float(middle - stdtrit(fewest - 1, 1 - LEVEL) * error)
+
+
+def _pair_counts(pairs: pd.DataFrame, margin: float) -> dict[str, int]:
+    """How many pairs, each taken by itself, are non-inferior, inferior, undecided, and not significant."""
+    points = 100 * pairs.gain_over_full
+    reach = 100 * stdtrit(pairs.df_over_full, 1 - LEVEL) * pairs.standard_error_over_full
+    good, bad = int((points - reach > -margin).sum()), int((points + reach < -margin).sum())
+    holds_0 = (pairs.low_over_full <= 0) & (pairs.high_over_full >= 0)
+    counts = {"pairs_non_inferior": good, "pairs_inferior": bad, "pairs_undecided": len(pairs) - good - bad}
+    return counts | {"pairs_not_significant": int(holds_0.sum())}

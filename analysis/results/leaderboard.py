@@ -4,7 +4,7 @@ Everything follows from stored predictions; nothing is trained. Contestants of a
 same test rows, and every pair is tested on the same resampled groups. Within a target and setting the step-down maximum
 (Westfall and Young 1993) bounds the probability of a single false difference among all pairs. Where a study's protocol
 repeats its split, scores are means over repeats, and intervals and tests, the step-down maximum too, those of
-``analysis.results.repeats``.
+``analysis.results.comparisons``.
 
 A contestant whose cells were predicted from the test rows' own answers (``leaking``) has a row and differences, and no
 rank: it stands last, is tied with nobody, and changes no rank, tie or corrected p of the others.
@@ -25,23 +25,27 @@ from adapters_store.record import LEAKING, Record
 from adapters_store.roles import BASELINE, SCORED_ALONE, SYSTEM, TRANSFER, role_of
 from adapters_store.store import LEFT_OUT, Store
 from analysis.gains.baselines import RANGE
-from analysis.gains.cells import Manifest, planned_cells, predictions
-from analysis.gains.columns import Cell, Column, Lane, column_of
+from analysis.gains.cells import Cell, Column, Lane, Manifest, column_of, planned_cells, predictions
+from analysis.gains.corrections import GainTest, reaches, step_down
 from analysis.gains.gains import SEED
-from analysis.gains.maxima import GainTest, reaches, step_down
 from analysis.gains.pairs import conditional_on
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence, evidence
-from analysis.results.answers.annotators import PEOPLE, Annotated, in_range, people_rows, stored_marks
-from analysis.results.answers.calibration import (
+from analysis.results.answers import (
     CALIBRATION,
+    PEOPLE,
+    RATIONALES,
     RELIABILITY,
+    Annotated,
     answered_of,
     calibration_row,
     has_probabilities,
+    in_range,
+    people_rows,
+    rationale_rows,
     reliability_rows,
+    stored_marks,
 )
-from analysis.results.answers.rationales import RATIONALES, rationale_rows
-from analysis.results.repeats import Answers, answers_by_repeat, nadeau_bengio, pairwise, repeats_of
+from analysis.results.comparisons import Answers, answers_by_repeat, nadeau_bengio, pairwise, repeats_of
 from analysis.tables import Declared, framed
 from tasks.metrics import accuracy, of_classes
 

@@ -1,11 +1,18 @@
-"""What every analysis starts from: gains of pairs, facts of tasks and their ratings, wherever they come from."""
+"""What every analysis starts from: gains of pairs, facts of tasks and their ratings, wherever they come from.
+
+They come from a store, from the paper, or from a long table of scores with ratings and facts of its tasks beside it,
+which are files that a person brings. A cell that cannot be used is refused by its file and line, and what the tables
+cannot tell is said in sentences beside the results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,9 +24,14 @@ from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
 from analysis.gains.gains import gains as gains_of
+from analysis.gains.pairs import SMALLEST_BASELINE
 from analysis.gains.significance import DRAWS
-from analysis.tables import Declared, framed, inline
-from tasks.ratings import Rating, constructs, rating_files, ratings
+from analysis.tables import Declared, few, framed, inline
+from tasks.errors import BadRow, MissingData
+from tasks.metrics import MEASURES
+from tasks.plain_text import counted, nearest
+from tasks.ratings import Rating, constructs, rating_files, ratings, themes
+from tasks.readers.raw import Raw, read_raw
 
 GAINS = {
     "intermediate": Declared("str", "task whose adapter is below"),
@@ -93,7 +105,7 @@ class Results:
 
     ``labels`` and ``training`` are frames of the tasks' data and settings (DISTRIBUTIONS, TRAINING).
     ``errors`` says how standard errors were found: ``measured`` from resampled predictions, ``approximated`` from a
-    score and a number of rows, or as analysis.results.own_table has it. ``setting`` is the share of the target's
+    score and a number of rows, or as analysis.results.results has it. ``setting`` is the share of the target's
     training data. ``sensitivity`` is by task what its adapter alone loses when contexts are swapped, in the metric's
     own unit, where a probe has measured it.
     """
@@ -230,3 +242,278 @@ def _rows(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, str, float]]:
         kind = MOMENT if set(labels) == {"min", "median", "max", "mean", "std"} else CLASS
         yield split, ROWS, "", 100 * counted["rows"].get(split, total) / total
         yield from ((split, kind, name, value) for name, value in labels.items())
+
+
+ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+NEEDED, OPTIONAL = ("intermediate", "target", "score", "baseline"), ("seed", "metric")
+EQUAL = 1e-9  # of two scores
+UNDEFINED = ("", "nan", "na")
+COUNTS = tuple(name for name, column in TASKS.items() if column.type == "Int64")
+TYPES = ("regression", "classification")
+COLUMNS = [name for name in TASKS if name != "metric"]
+_RowsAndLimits = tuple[list[dict[str, Any]], list[str]]
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """Results read from a table, and what cannot be known from it, a sentence each."""
+
+    results: Results
+    limits: tuple[str, ...]
+
+
+class Transfer(NamedTuple):
+    """One row of the table; an undefined score is NaN, a seed or metric that is not given is empty."""
+
+    where: str
+    intermediate: str
+    target: str
+    seed: str
+    metric: str
+    score: float
+    baseline: float
+
+
+def read_own_table(scores: Path, ratings: Path | None = None, tasks: Path | None = None) -> OwnTable:
+    """Results from tables of scores, of ratings and of facts of tasks; csv, tsv, jsonl or parquet.
+
+    BadRow, starting with ``file:line``, for a row that cannot be used; MissingData for a file that is not there.
+    """
+    raw = _raw_of(scores)
+    rows = list(_transfers(raw))
+    _check(rows)
+    names = list(dict.fromkeys(name for row in rows for name in (row.intermediate, row.target)))
+    facts, of_tasks = _task_rows(tasks, names, {row.target: row.metric for row in rows})
+    rated, of_ratings = ([], []) if ratings is None else rating_rows(ratings, names)
+    frame = pd.DataFrame(rows)
+    gains = framed(pd.DataFrame(_pairs(frame)), GAINS)
+    errors = "not known" if gains.standard_error.isna().all() else "those of the spread over seeds"
+    results = Results(
+        scores.name, gains, framed(pd.DataFrame(facts), TASKS), framed(pd.DataFrame(rated), RATINGS), errors=errors
+    )
+    limits = (*_limits(frame, gains), *_unused_columns(raw), *of_tasks, *of_ratings)
+    return OwnTable(results, limits)
+
+
+def _transfers(raw: Raw) -> Iterator[Transfer]:
+    """Every row, checked on its own."""
+    position = {name: raw.column(name) for name in NEEDED}
+    position |= {name: raw.column(name) for name in OPTIONAL if name in raw.header}
+    for k, cells in enumerate(raw.rows):
+        where = raw.where(k)
+        intermediate, target = (_text(where, name, cells[position[name]]) for name in NEEDED[:2])
+        if intermediate == target:
+            raise BadRow(
+                f"{where}: {target} is its own intermediate; leave the row out, and put its score as `baseline`"
+            )
+        seed, metric = (cells[position[name]].strip() if name in position else "" for name in OPTIONAL)
+        if metric and metric not in MEASURES:
+            known = nearest(metric, MEASURES) or f"; known are {', '.join(MEASURES)}"
+            raise BadRow(f"{where}: unknown metric {metric!r}{known}; leave it empty for any other")
+        score, baseline = (_share(where, name, cells[position[name]]) for name in NEEDED[2:])
+        yield Transfer(where, intermediate, target, seed, metric, score, baseline)
+
+
+def _share(where: str, name: str, cell: str) -> float:
+    share = _number(where, name, cell)
+    if abs(share) > 1:
+        raise BadRow(f"{where}: {name} {cell} is not between -1 and 1; divide percentages by 100")
+    return share
+
+
+def _check(rows: Sequence[Transfer]) -> None:
+    """BadRow for two rows that contradict each other."""
+    pairs: dict[tuple[str, ...], Transfer] = {}
+    alone: dict[tuple[str, str], Transfer] = {}
+    metrics: dict[str, Transfer] = {}
+    for row in rows:
+        first = pairs.setdefault((row.intermediate, row.target, row.seed), row)
+        if first is not row:
+            of_seed = f" for seed {row.seed}" if row.seed else " without a seed"
+            raise BadRow(
+                f"{row.where}: {row.intermediate} > {row.target}{of_seed} is at {first.where} too; keep one, or tell"
+                " them apart by `seed`"
+            )
+        if (metric := metrics.setdefault(row.target, row)).metric != row.metric:
+            raise BadRow(f"{row.where}: metric {row.metric!r} of {row.target} is {metric.metric!r} at {metric.where}")
+        if math.isnan(row.baseline):
+            continue
+        base = alone.setdefault((row.target, row.seed), row)
+        if abs(base.baseline - row.baseline) > EQUAL:
+            raise BadRow(
+                f"{row.where}: baseline {row.baseline:g} of {row.target} is {base.baseline:g} at {base.where};"
+                " it is the score of the target alone, one for each seed"
+            )
+
+
+def _pairs(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """One row of gains per pair, seeds together; a pair without any finished seed has no score."""
+    done = rows[rows.score.notna() & rows.baseline.notna()]
+    done = done.assign(gain=done.score - done.baseline)
+    grouped = done.groupby(["intermediate", "target"], sort=False).agg(
+        n_seeds=("gain", "size"), score=("score", "mean"), baseline=("baseline", "mean"), spread=("gain", "var")
+    )
+    grouped["gain"] = grouped.score - grouped.baseline
+    grouped["percent"] = 100 * grouped.gain / grouped.baseline.where(grouped.baseline >= SMALLEST_BASELINE)
+    grouped["standard_error"] = _standard_errors(grouped)
+    planned = rows.drop_duplicates(["intermediate", "target"])[["intermediate", "target", "metric"]]
+    pairs = planned.merge(grouped.reset_index(), how="left", on=["intermediate", "target"])
+    pairs["n_seeds"] = pairs.n_seeds.fillna(0)
+    records: list[dict[str, Any]] = pairs.to_dict("records")
+    return records
+
+
+def _standard_errors(pairs: pd.DataFrame) -> pd.Series:
+    """Standard errors of mean gains over seeds, from the variance between seeds, pooled over the pairs of a target.
+
+    Two or three seeds tell little about a single pair's variance, so a target's pairs share theirs (pooled by degrees
+    of freedom). NaN where no pair of the target has two seeds, or all seeds agree.
+    """
+    freedom = (pairs.n_seeds - 1).groupby("target").transform("sum")
+    squares = (pairs.spread.fillna(0) * (pairs.n_seeds - 1)).groupby("target").transform("sum")
+    variance = (squares / freedom.where(freedom > 0)).where(squares > 0)
+    return np.sqrt(variance / pairs.n_seeds)
+
+
+def _limits(rows: pd.DataFrame, gains: pd.DataFrame) -> Iterator[str]:
+    """What the table of scores cannot tell, or lacks."""
+    yield "Whether a single gain is significant: that needs the predictions behind the scores. No pair has a p."
+    if gains.standard_error.isna().all():
+        yield "Standard errors: no pair has two seeds that differ. All pairs weigh the same."
+    else:
+        yield "Standard errors come from the spread over seeds, pooled within targets, and not from the test rows."
+    yield "Which cells collapsed or are contaminated."
+    possible = rows.intermediate.nunique() * rows.target.nunique() - len(set(rows.intermediate) & set(rows.target))
+    if len(gains) < possible:
+        yield f"{possible - len(gains)} of {possible} possible pairs are not in the table."
+    if undefined := int(rows[["score", "baseline"]].isna().any(axis=1).sum()):
+        yield f"{undefined} of {counted(len(rows), 'row')} with no score or no baseline, counted as missing."
+
+
+def _unused_columns(raw: Raw) -> list[str]:
+    extra = [name for name in raw.header if name not in (*NEEDED, *OPTIONAL)]
+    return [f"Columns that are not used: {few(extra)}."] if extra else []
+
+
+# Facts and ratings of the tasks, from the tables beside that of scores.
+
+
+def _task_rows(path: Path | None, names: Sequence[str], metrics: Mapping[str, str]) -> _RowsAndLimits:
+    """One row of facts per task of the grid, in its order, and sentences on what is not known of them.
+
+    ``names`` are the tasks of the grid, ``metrics`` those of targets. A task without a family is one of its own.
+    """
+    read = {} if path is None else _tasks(path)
+    facts = []
+    for name in names:
+        row = read.get(name, {})
+        text = {column: row.get(column) or "" for column in COLUMNS if column not in COUNTS}
+        metric = metrics.get(name, "")
+        kind = text["task_type"] or (TYPES[metric != "pearson_r"] if metric else "")
+        own = {"task": name, "title": text["title"] or name, "family": text["family"] or name}
+        facts.append(
+            {**text, **own, "metric": metric, "task_type": kind, **{count: row.get(count) for count in COUNTS}}
+        )
+    return facts, _unknown_facts(read, names)
+
+
+def rating_rows(path: Path, names: Sequence[str]) -> _RowsAndLimits:
+    """Every rating of a task of the grid, and a sentence on ratings of other tasks.
+
+    Constructs may be any; BadRow for a second rating of the same thing by one rater, or if no rated task is known.
+    """
+    raw = _raw_of(path)
+    position = {name: raw.column(name) for name in Rating._fields}
+    seen: dict[tuple[str, ...], str] = {}
+    rows: list[dict[str, Any]] = []
+    for k, cells in enumerate(raw.rows):
+        where = raw.where(k)
+        what = tuple(_text(where, name, cells[position[name]]) for name in Rating._fields[:3])
+        if (first := seen.setdefault(what, where)) != where:
+            raise BadRow(f"{where}: {what[2]} rated {what[0]} on {what[1]} at {first} too; keep one")
+        rows.append(dict(zip(Rating._fields, (*what, _number(where, "value", cells[position["value"]])), strict=True)))
+    kept = [row for row in rows if row["task"] in names and row["value"] == row["value"]]
+    others = list(dict.fromkeys(row["task"] for row in rows if row["task"] not in names))
+    if not kept:
+        hint = nearest(others[0], names) if others else ""
+        raise BadRow(f"{path}:2: rates no task of the table of scores{hint}; use the same names in both")
+    return kept, [f"Ratings of tasks that are not in the table of scores: {few(others)}."] if others else []
+
+
+def _tasks(path: Path) -> dict[str, dict[str, Any]]:
+    """Facts by task, checked; a column that is not known is refused."""
+    raw = _raw_of(path)
+    raw.column("task")
+    for name in raw.header:
+        if name not in COLUMNS:
+            hint = nearest(name, COLUMNS) or f"; known are {', '.join(COLUMNS)}"
+            raise BadRow(f"{path}:1: unknown column {name!r}{hint}")
+    by_task: dict[str, dict[str, Any]] = {}
+    for k, cells in enumerate(raw.rows):
+        row = _fact(raw.where(k), dict(zip(raw.header, cells, strict=True)))
+        if row["task"] in by_task:
+            raise BadRow(f"{raw.where(k)}: task {row['task']} stands above too; keep one row")
+        by_task[row["task"]] = row
+    return by_task
+
+
+def _fact(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
+    """One row of facts; an empty cell is a fact that is not known."""
+    row: dict[str, Any] = {name: cell.strip() for name, cell in cells.items() if name not in COUNTS}
+    row["task"] = _text(where, "task", cells["task"])
+    for name, allowed in (("theme", tuple(themes())), ("task_type", TYPES)):
+        if row.get(name) and row[name] not in allowed:
+            raise BadRow(f"{where}: {name} {row[name]!r} is not one of {', '.join(allowed)}; leave it empty for none")
+    for name in COUNTS:
+        count = _number(where, name, cells.get(name, ""))
+        if count < 0 or count % 1 > 0:
+            raise BadRow(f"{where}: {name} {cells[name]!r} is not a whole number from 0")
+        row[name] = None if count != count else int(count)
+    return row
+
+
+def _unknown_facts(read: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """What the facts do not say of the grid's tasks, and facts of other tasks."""
+    lines = []
+    if alone := [name for name in names if not read.get(name, {}).get("family")]:
+        lines.append(
+            f"Families of {len(alone)} of {len(names)} tasks ({few(alone)}): each is taken as one of its own. Where"
+            " such tasks share texts or people, leaving families out is too kind to the features."
+        )
+    if bare := [name for name in names if name not in read]:
+        lines.append(f"Facts of {len(bare)} of {len(names)} tasks ({few(bare)}); a feature needs them of every task.")
+    others = [name for name in read if name not in names]
+    return lines + ([f"Facts of tasks that are not in the table of scores: {few(others)}."] if others else [])
+
+
+# Cells of all three tables, each checked where it stands.
+
+
+def _raw_of(path: Path) -> Raw:
+    """The cells of a file; MissingData if it is not there, BadRow if it has no row."""
+    if not path.is_file():
+        raise MissingData(f"{path}: no such file; correct its path")
+    raw = read_raw(path)
+    if not raw.rows:
+        raise BadRow(f"{path}:1: there is no row below the header; write one row for each transfer, task or rating")
+    return raw
+
+
+def _number(where: str, name: str, cell: str) -> float:
+    """The number in a cell, NaN where it is empty or says so; BadRow if it is anything else."""
+    if cell.strip().lower() in UNDEFINED:
+        return math.nan
+    try:
+        amount = float(cell)
+    except ValueError:
+        amount = math.inf
+    if not math.isfinite(amount):
+        raise BadRow(f"{where}: {name} {cell!r} is not a number; leave it empty where there is none")
+    return amount
+
+
+def _text(where: str, name: str, cell: str) -> str:
+    """The text in a cell; BadRow if it is empty."""
+    if not cell.strip():
+        raise BadRow(f"{where}: {name} is empty; fill it in")
+    return cell.strip()

@@ -9,32 +9,41 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from adapters_store.disk import new_folder
-from analysis.figures.budget import TITLE as BUDGET_TITLE
-from analysis.figures.budget import budget_curves
 from analysis.figures.drawing import write_figure_files
+from analysis.figures.explanations import TITLE as BUDGET_TITLE
+from analysis.figures.explanations import budget_curves
 from analysis.gains.significance import LEVEL, p_text
-from analysis.importance.choosing.budget import RANDOM, budget, enough, row_share, share_by_chance
-from analysis.importance.choosing.ranking import (
+from analysis.importance.choosing import (
     FEWEST_CANDIDATES,
     QUALITIES,
+    RANDOM,
     better,
+    budget,
+    enough,
     ranking_qualities,
     rankings,
+    row_share,
+    share_by_chance,
     summary,
 )
-from analysis.importance.mixed.answer import NOT_TESTED, Mixed, ends
-from analysis.importance.mixed.tested import SIGNED
+from analysis.importance.mixed import NOT_TESTED, Mixed, ends
+from analysis.importance.mixed_test import SIGNED
 from analysis.importance.similarity import SIMILARITIES
-from analysis.ratings.agreement import OVERALL, differences
-from analysis.ratings.less_data import non_inferiority
-from analysis.ratings.rating_sets import BOTH, WITH_MEAN, WITH_PERSON, Beside, agreements, repeats
-from analysis.ratings.themes import ALL, LARGER, WITHOUT, rating_means, theme_counts
+from analysis.ratings.agreement import BOTH, OVERALL, WITH_MEAN, WITH_PERSON, Beside, agreements, differences, repeats
+from analysis.ratings.themes import ALL, LARGER, WITHOUT, non_inferiority, rating_means, theme_counts
 from analysis.results.results import Results
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
-from analysis.sections.importance import Answer, Progress, guarded_answer, paper_answer, rows
-from analysis.sections.mixed import computed, slopes_table
-from analysis.sections.paper_tables import kept_agreement
-from analysis.sections.question import Question
+from analysis.sections.importance import (
+    Answer,
+    Progress,
+    computed,
+    guarded_answer,
+    kept_agreement,
+    paper_answer,
+    rows,
+    slopes_table,
+)
+from analysis.sections.study_results import Question
 from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
 from tasks.plain_text import counted
 from tasks.ratings import constructs

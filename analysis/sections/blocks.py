@@ -1,6 +1,6 @@
 """What a page of an analysis is made of: sections of headings, texts, lists, tables and figures.
 
-Sections yield these blocks; printers (``markdown`` below, ``analysis.page.plain``) write them. Nothing reads back what
+Sections yield these blocks; printers (``markdown`` below, ``analysis.page.parts``) write them. Nothing reads back what
 a printer wrote.
 
     Section("Gains", [Text("All pairs together:"), Table(["target", "points"], [("hope", "1.5")])])

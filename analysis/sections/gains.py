@@ -10,13 +10,12 @@ import pandas as pd
 from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.planned.uncertainty import FULL, LIMIT
-from analysis.gains.beside.merged import AGAINST, CHOSEN, SINGLES
-from analysis.gains.beside.retained import SCORES
+from analysis.figures.layout import FULL, LIMIT
+from analysis.gains.comparisons import AGAINST, CHOSEN, SCORES, SINGLES
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
 from analysis.gains.power import NOT_DETECTABLE, in_words
-from analysis.gains.seeds.single_run import luck_of_a_run
+from analysis.gains.seeds import luck_of_a_run
 from analysis.gains.significance import LEVEL, p_text
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults

@@ -1,14 +1,24 @@
-"""What explains gains, answered for a terminal, for a program and as a section of a page, in either mode."""
+"""What explains gains, answered for a terminal, for a program and as a section of a page, in either mode.
+
+Beside it stand tables of the paper's layout, from any results: all but Table 6, the importances, which their analysis
+writes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.importance.features import features_of
+from analysis.figures.drawing import write_figure_files
+from analysis.figures.explanations import changed, choices_of_slopes, likelihood_profile
+from analysis.gains.significance import p_text
+from analysis.importance.grid import features_of
+from analysis.importance.mixed import NOT_TESTED, Mixed, ends, mixed, slopes_by_choice
+from analysis.importance.mixed_test import DISTANCE, SIGNED
 from analysis.importance.paper_mode import (
     SETTINGS,
     PaperImportances,
@@ -18,13 +28,114 @@ from analysis.importance.paper_mode import (
     shuffled_ratings,
     unseen_tasks,
 )
-from analysis.sections.blocks import Block, Bullets, Section, Table, Text
-from analysis.sections.mixed import by_choice, choices, mixed_answer
-from analysis.sections.question import PUBLISHED, Question
-from analysis.tables import TABLES, number, percent, write_frames
+from analysis.kept import NOWHERE, Kept
+from analysis.ratings.agreement import agreement, rater_pairs
+from analysis.ratings.themes import rating_means
+from analysis.results.results import CLASS, MOMENT, ROWS, Results
+from analysis.sections.blocks import Block, Bullets, Picture, Section, Table, Text
+from analysis.sections.study_results import PUBLISHED, Question
+from analysis.tables import FIGURES, TABLES, number, percent, signed, write_csv, write_frames
 from tasks.errors import BadInput
 
+CHOSEN = (
+    "The same slopes (and p, corrected for all ratings) under each choice that could have been made instead, which are"
+    " not corrected for the number of choices:"
+)
 Progress = Callable[[int, int, str], None]
+
+
+def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Block], list[Block]]:
+    """The answer, read where it was kept, with its frames and its figure written; the blocks that tell it, and more.
+
+    What is more is how it was tested, the same for distances, and each verdict in a sentence.
+    """
+    answer = computed(question, progress)
+    write_frames(answer.slopes, question.out / TABLES / "mixed_slopes")
+    blocks: list[Block] = [Text("", lead=f"{answer.headline[0].upper()}{answer.headline[1:]}.")]
+    tested = answer.slopes[answer.slopes.verdict != NOT_TESTED]
+    if tested.empty:
+        return answer, blocks, [Bullets(answer.notes)] if answer.notes else []
+    blocks.append(slopes_table(tested[tested.question == SIGNED]))
+    write_frames(answer.profile, question.out / TABLES / "mixed_profile")
+    title = f"{question.results.banner}Likelihood of slopes on ratings, {question.results.name}"
+    stem = question.out / FIGURES / "mixed_profile"
+    drawn = write_figure_files(answer.profile, stem, title, likelihood_profile, kept=question.kept)
+    blocks.append(Picture.of(drawn))
+    more: list[Block] = [
+        Text(_method()),
+        Text("The same for distances, whether tasks whose ratings are further apart teach each other less:"),
+        slopes_table(tested[tested.question == DISTANCE]),
+    ]
+    untested = answer.slopes[answer.slopes.verdict == NOT_TESTED]
+    points = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
+    points += [f"{row.title}: {row.why}" for row in tested[tested.question == SIGNED].itertuples()]
+    return answer, blocks, [*more, Bullets([*points, *answer.notes])]
+
+
+def choices(question: Question) -> pd.DataFrame:
+    """Slopes under every choice that could have been made, read where they were kept, and written."""
+    asked = (question.results, question.primary.specification, question.similarities)
+    frame = question.kept.frame(
+        "mixed choices", {"asked": asked}, lambda: slopes_by_choice(asked[0], asked[1], similarities=asked[2])
+    )
+    write_frames(frame, question.out / TABLES / "mixed_choices")
+    return frame
+
+
+def by_choice(question: Question, frame: pd.DataFrame) -> list[Block]:
+    """A line per choice with slope and p of every rating, and their picture; nothing where none could be tested."""
+    if frame.p.isna().all():
+        return []
+    title = f"{question.results.banner}Slopes under each choice that could have been made, {question.results.name}"
+    drawn = write_figure_files(
+        frame, question.out / FIGURES / "mixed_choices", title, choices_of_slopes, kept=question.kept
+    )
+    titles = list(dict.fromkeys(frame.title))
+    body = []
+    for _, own in frame.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
+        said = {row.title: row.why or f"{signed(row.slope, 2)} ({p_text(row.p)})" for row in own.itertuples()}
+        body.append((changed(own.iloc[0], frame.iloc[0]), *(said.get(name, "") for name in titles)))
+    return [Text(CHOSEN), Table(["changed", *titles], body), Picture.of(drawn)]
+
+
+def computed(question: Question, progress: Progress) -> Mixed:
+    """The answer, read where it was kept; nothing is written beside it."""
+    asked = (question.results, question.primary.specification, question.similarities)
+
+    def compute() -> dict[str, Any]:
+        answer = mixed(asked[0], asked[1], similarities=asked[2], progress=progress)
+        parts = {field.name: getattr(answer, field.name) for field in fields(answer)}
+        return parts | {"notes": list(answer.notes)}
+
+    parts = question.kept.parts("mixed model", {"asked": asked}, compute)
+    return Mixed(**{**parts, "notes": tuple(parts["notes"])})
+
+
+def _method() -> str:
+    return (
+        "Within every target, gains are compared with how much higher the intermediate is rated than the target. A"
+        " slope has to be larger than tasks, data sets, families and all other features that differ would make it"
+        " (likelihood ratio, simulated null), and has to be the same for families of targets, as far as they can tell"
+        " (random-effects meta-analysis of their slopes); the larger p counts, corrected for all ratings. The interval"
+        " holds the slopes that this test does not reject. Only together: gains follow this rating or one that overlaps"
+        " with it, and beside the other neither is supported by itself. Ratings were given, not assigned: a slope is an"
+        " association."
+    )
+
+
+def slopes_table(tested: pd.DataFrame) -> Table:
+    """A line per rating: its slope, how sure that is, and the verdict."""
+    head = ["rating", "per step", "95 % interval", "share of squares", "p (ratio)", "p (families)", "p", "verdict"]
+    body = [
+        (
+            *(row.title, signed(row.slope, 2), ends(row.low, row.high), percent(row.share)),
+            *(p_text(row.p_ratio), f"{p_text(row.p_families)} ({row.df} df)", p_text(row.p), row.verdict),
+        )
+        for row in tested.itertuples()
+    ]
+    return Table(head, body)
+
+
 BySetting = dict[str, PaperImportances]
 
 
@@ -201,3 +312,74 @@ def _lines(by_setting: BySetting, frames: dict[str, pd.DataFrame]) -> list[str]:
             f" targets {number(unseen, 2)}"
         )
     return lines + _fit_notes(by_setting)
+
+
+def write_tables(results: Results, out: Path, kept: Kept = NOWHERE) -> list[Path]:
+    """Write every table that the results have rows for as ``table-N-what.csv``; the files."""
+    tables = {
+        "table-1-sizes": results.tasks[["task", "title", "dataset", "samples", "vocabulary", "tokens"]],
+        "table-2-ratings": ratings_table(results),
+        "table-3-agreement": agreement_table(results, kept),
+        "table-4-training": results.training,
+        "table-5-themes": rating_means(results),
+        "table-7-macro-f1": score_matrix(results, "macro_f1"),
+        "table-8-pearson-r": score_matrix(results, "pearson_r"),
+        "table-9-numbers": by_split(results, MOMENT),
+        "table-10-12-labels": by_split(results, CLASS),
+        "table-9-12-splits": by_split(results, ROWS).drop(columns="name"),
+    }
+    files = []
+    for name, frame in tables.items():
+        if len(frame):
+            write_csv(frame, out / name)
+            files.append(out / f"{name}.csv")
+    return files
+
+
+def ratings_table(results: Results) -> pd.DataFrame:
+    """One row per rated task, one column per construct and rater; a gap is undefined."""
+    wide = results.ratings.pivot(index="task", columns=["construct", "rater"], values="value")
+    order = [pair for name in results.constructs for pair in sorted(wide.columns) if pair[0] == name]
+    wide = wide[order].set_axis([f"{name}_{rater}" for name, rater in order], axis=1)
+    return results.tasks[["task", "title"]].merge(wide, left_on="task", right_index=True)
+
+
+def by_split(results: Results, kind: str) -> pd.DataFrame:
+    """One row per task and class or moment, one column per split; a class that no row of a split has is at 0 there."""
+    own = results.labels[results.labels.kind == kind]
+    wide = own.pivot(index=["task", "name"], columns="split", values="value").reindex(
+        own[["task", "name"]].drop_duplicates()
+    )
+    return wide.reindex(columns=["all", "train", "validation", "test"]).rename_axis(columns=None).reset_index()
+
+
+def kept_agreement(results: Results, kept: Kept) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The frames of ``agreement`` and of ``rater_pairs``, read where they were kept."""
+    parts = kept.parts(
+        "agreement of raters",
+        {"ratings": results.ratings},
+        lambda: {"panels": agreement(results), "pairs": rater_pairs(results)},
+    )
+    return parts["panels"], parts["pairs"]
+
+
+def agreement_table(results: Results, kept: Kept = NOWHERE) -> pd.DataFrame:
+    """One row per construct, and overall, and panel: alphas with intervals, and of a panel of two its correlation."""
+    frame, pairs = kept_agreement(results, kept)
+    pairs["raters"] = pairs.rater_a + ", " + pairs.rater_b
+    pairs = pairs.rename(columns={name: f"{name}_spearman" for name in ("low", "high", "p")})
+    return frame.merge(
+        pairs[["construct", "raters", "spearman", "low_spearman", "high_spearman", "p_spearman"]], how="left"
+    )
+
+
+def score_matrix(results: Results, metric: str) -> pd.DataFrame:
+    """One row per intermediate, one column per target of this metric; a target on itself is the target alone."""
+    pairs = results.gains[results.gains.metric == metric]
+    wide = pairs.pivot(index="intermediate", columns="target", values="score")
+    alone = pairs.groupby("target").baseline.first()
+    targets = [task for task in results.tasks.task if task in wide]
+    for target in targets:
+        wide.loc[target, target] = alone[target]
+    rows = [task for task in results.tasks.task if task in wide.index]
+    return wide.loc[rows, targets].rename_axis(index="intermediate", columns=None).reset_index()

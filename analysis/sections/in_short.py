@@ -12,15 +12,14 @@ import pandas as pd
 
 from adapters_store.roles import BASELINE
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.learned import Claims, claims
+from analysis.gains.baselines import Claims, claims
 from analysis.gains.pairs import FEW_GROUPS
 from analysis.gains.significance import LEVEL
-from analysis.importance.mixed.answer import NOT_TESTED
-from analysis.importance.mixed.tested import SIGNED
+from analysis.importance.mixed import NOT_TESTED
+from analysis.importance.mixed_test import SIGNED
 from analysis.results.leaderboard import Leaderboard
 from analysis.sections.importance import Answer
-from analysis.sections.question import Question
-from analysis.sections.study_results import StudyResults
+from analysis.sections.study_results import Question, StudyResults
 from analysis.tables import MOST_NAMED, few, fixed, interval, number, percent, signed
 from tasks.plain_text import counted
 
@@ -32,7 +31,7 @@ EQUAL = 1e-6  # points by which differences of printed scores may be off in floa
 def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None = None) -> list[str]:
     """What was studied, which gains may be claimed, the extremes, what explains them, reasons for caution, what next.
 
-    Counted are gains onto targets that have learned (``analysis.gains.learned.claims``), others named beside them.
+    Counted are gains onto targets that have learned (``analysis.gains.baselines.claims``), others named beside them.
     ``visible`` is the frame of ``analysis.gains.power.visible_gains``, ``answer`` what explains gains; without it, what
     explains them is left out.
     """

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.figures.explanations import CHOICES
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.specification_curve import CHOICES
+from analysis.gains.baselines import OTHER
 from analysis.gains.cells import Manifest
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg
-from analysis.gains.other_metrics import OTHER
 from analysis.gains.power import in_words
 from analysis.gains.significance import LEVEL, p_text
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
-from analysis.sections.question import Question
-from analysis.sections.study_results import StudyResults
+from analysis.sections.study_results import Question, StudyResults
 from analysis.tables import TABLES, Declared, count, few, framed, number, write_csv
 
 PAIR = ["intermediate", "target", "setting"]

@@ -1,4 +1,4 @@
-"""What is computed once of a stored study and then asked by all that write about it.
+"""What is computed once of a stored study and then asked by all that write about it, and what is asked of results.
 
 store = Snapshot.of(store)
 study = StudyResults.of(store, store.manifest("tiny"), Path("results/tiny")).with_controls(store)
@@ -6,29 +6,152 @@ study = StudyResults.of(store, store.manifest("tiny"), Path("results/tiny")).wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
+from adapters_store.disk import write_text
 from adapters_store.record import Record
 from adapters_store.roles import MERGED_ROLES, SYSTEMS, planned_role
 from adapters_store.store import Store
-from analysis.gains.baselines import baselines
-from analysis.gains.beside.controls import CONTROL_TYPES, MEAN_TYPES, control_means, controls
-from analysis.gains.beside.merged import MEANS, MERGED, merged_gains, merged_means
+from analysis.gains.baselines import LEARNED, OTHERS, baselines, learned, marked, other_gains
 from analysis.gains.cells import Manifest, ReadOnce, cells, contamination
-from analysis.gains.gains import SEED, gains
-from analysis.gains.growth import grown, growths
-from analysis.gains.learned import LEARNED, learned, marked
-from analysis.gains.other_metrics import OTHERS, other_gains
+from analysis.gains.comparisons import (
+    CONTROL_TYPES,
+    MEAN_TYPES,
+    MEANS,
+    MERGED,
+    control_means,
+    controls,
+    merged_gains,
+    merged_means,
+)
+from analysis.gains.gains import SEED, gains, grown, growths
 from analysis.gains.significance import DRAWS
+from analysis.importance.grid import UNDECLARED, Primary
+from analysis.importance.similarity import stored_similarities
 from analysis.kept import NOWHERE, Kept
+from analysis.ratings.agreement import Beside
+from analysis.ratings.themes import MARGIN, against_full, task_effects, theme_contrasts
 from analysis.results.leaderboard import FILES, Leaderboard, leaderboard
-from analysis.results.probes import PROBED, contestants_by_task, probes, stored_probes
-from analysis.sections.question import Question, of_stored
+from analysis.results.probes import PROBED, contestants_by_task, context_sensitivity, probes, stored_probes
+from analysis.results.published import results, with_approximate_p
+from analysis.results.results import OwnTable, Results
+from analysis.sections.blocks import Block, Bullets, Heading, Section, Text, markdown
 from analysis.tables import framed
+
+PUBLISHED = "published"
+CORRELATIONS = (0.0, 0.5, 0.8)
+APPROXIMATION = (
+    "APPROXIMATION: standard errors from printed scores and numbers of test rows, for an assumed correlation"
+    " between the errors of a transfer and of its baseline. The counts depend on it wholly; read directions only."
+)
+NOT_PUBLISHED = (
+    "Significance and standard errors: predictions of the transfers are not published, nor a second seed. Standard"
+    " errors are approximated from printed scores and numbers of test rows.",
+    "Similarities of tasks and scores with half the data are not published; both need a study.",
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: of which results, counted in which panels (settings, or assumptions), with which margin.
+
+    ``note`` is what must be known of the counts, ``limited`` are the results in settings with less data, ``limits``
+    what cannot be known from where the results come from, and ``similarities`` those of pairs of tasks, if measured.
+    ``kept`` is where answers are kept, by default nowhere. ``beside`` are the ratings of a model, if asked for.
+    """
+
+    results: Results
+    counted: Mapping[str, Results]
+    limited: tuple[Results, ...]
+    out: Path
+    margin: float = MARGIN
+    note: str = ""
+    limits: tuple[str, ...] = ()
+    primary: Primary = UNDECLARED
+    similarities: pd.DataFrame | None = None
+    kept: Kept = NOWHERE
+    beside: Beside | None = None
+
+    @cached_property
+    def effects(self) -> pd.DataFrame:
+        """What every task gives and takes (``task_effects``)."""
+        return task_effects(self.results)
+
+    @cached_property
+    def contrasts(self) -> pd.DataFrame:
+        """Contrasts of these between themes (``theme_contrasts``)."""
+        return self.kept.frame("theme contrasts", {"effects": self.effects}, lambda: theme_contrasts(self.effects))
+
+
+def of_published(out: Path, margin: float | None = None) -> Question:
+    """The question to the paper's printed scores: no predictions, so p values are assumptions, and no half data."""
+    printed = results()
+    counted = {
+        f"assumed correlation {correlation:g}": with_approximate_p(printed, correlation=correlation)
+        for correlation in CORRELATIONS
+    }
+    margin = MARGIN if margin is None else margin
+    return Question(printed, counted, (), out, margin, APPROXIMATION, limits=NOT_PUBLISHED)
+
+
+def of_study(
+    by_setting: Mapping[str, Results],
+    out: Path,
+    margin: float | None = None,
+    *,
+    primary: Primary = UNDECLARED,
+    similarities: pd.DataFrame | None = None,
+    kept: Kept = NOWHERE,
+) -> Question:
+    """The question to a stored study's results by setting, ``full`` among them; its margin unless one is given."""
+    limited = {setting: results for setting, results in by_setting.items() if setting != "full"}
+    counted = dict(by_setting) | {f"{name} against full": against_full(results) for name, results in limited.items()}
+    return Question(
+        by_setting["full"],
+        counted,
+        tuple(limited.values()),
+        out,
+        primary.margin if margin is None else margin,
+        primary=primary,
+        similarities=similarities,
+        kept=kept,
+    )
+
+
+def of_stored(
+    store: Store, manifest: Manifest, pairs: pd.DataFrame, out: Path, margin: float | None = None, kept: Kept = NOWHERE
+) -> Question:
+    """The question to a stored study, whose frame of gains is ``pairs``, with all that the store knows beside them."""
+    probed = context_sensitivity(store, manifest)
+    by_setting = Results.by_setting(store, manifest, pairs)
+    return of_study(
+        {setting: replace(results, sensitivity=probed) for setting, results in by_setting.items()},
+        out,
+        margin,
+        primary=Primary.of(manifest, store),
+        similarities=stored_similarities(store, manifest),
+        kept=kept,
+    )
+
+
+def of_own_table(own: OwnTable, out: Path) -> Question:
+    """The question to somebody's table of scores: no predictions, so that nothing is tested pair by pair."""
+    return Question(own.results, {"as given": own.results}, (), out, limits=own.limits)
+
+
+def write_answers(question: Question, sections: Sequence[Section]) -> Path:
+    """Write analysis.md into the question's folder; the page's path."""
+    blocks: list[Block] = [Heading(f"{question.results.banner}Analysis of {question.results.name}")]
+    if question.limits:
+        blocks += [Text("What cannot be known here:"), Bullets(question.limits)]
+    page = question.out / "analysis.md"
+    write_text(page, markdown([Section("", blocks), *sections]))
+    return page
 
 
 @dataclass(frozen=True)
@@ -100,7 +223,7 @@ class Frames:
         return marked(grown(frame, growth), self.learned())
 
     def learned(self) -> pd.DataFrame:
-        """The frame of ``analysis.gains.learned.learned``."""
+        """The frame of ``analysis.gains.baselines.learned``."""
         return self._frame("learned", learned)
 
     def baselines(self) -> pd.DataFrame:
@@ -108,17 +231,17 @@ class Frames:
         return self._frame("baselines", baselines)
 
     def controls(self) -> pd.DataFrame:
-        """The frame of ``analysis.gains.beside.controls.controls``."""
+        """The frame of ``analysis.gains.comparisons.controls``."""
         return self._frame("controls", controls)
 
     def merged(self) -> pd.DataFrame:
-        """The frame of ``analysis.gains.beside.merged.merged_gains``; kept where there are merged rows."""
+        """The frame of ``analysis.gains.comparisons.merged_gains``; kept where there are merged rows."""
         if not any(planned_role(cell) in MERGED_ROLES for cell in self.manifest["cells"]):
             return framed(pd.DataFrame(), MERGED)
         return self._frame("merged", merged_gains)
 
     def others(self) -> pd.DataFrame:
-        """The frame of ``analysis.gains.other_metrics.other_gains``."""
+        """The frame of ``analysis.gains.baselines.other_gains``."""
         return self._frame("other gains", other_gains)
 
     def probes(self) -> pd.DataFrame:

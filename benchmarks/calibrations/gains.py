@@ -20,9 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.gains.corrections import corrections_of
-from analysis.gains.maxima import GainTest, reaches
-from analysis.gains.seeds.spread import Peers
+from analysis.gains.corrections import GainTest, corrections_of, reaches
+from analysis.gains.seeds import Peers
 from analysis.gains.significance import LEVEL, Evidence, FloatArray, Groups, difference_evidence, score_draws
 from analysis.tables import Declared, framed, write_csv
 from tasks.metrics import MEASURES

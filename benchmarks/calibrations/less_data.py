@@ -1,7 +1,7 @@
 """How often less data are called as good as all data where they are not, and where they are.
 
 ``python -m benchmarks.calibrations.less_data FILE.csv`` simulates losses of pairs in which intermediates, targets
-and pairs differ, and puts their mean to the bound of ``analysis.ratings.less_data``.
+and pairs differ, and puts their mean to the bound of ``analysis.ratings.themes``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.gains.corrections import exact_interval
-from analysis.ratings.less_data import MARGIN, lower_bound
+from analysis.ratings.themes import MARGIN, lower_bound
 from analysis.tables import write_csv
 
 STUDIES, SEED = 1000, 20_261_123

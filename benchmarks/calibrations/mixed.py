@@ -17,13 +17,10 @@ import pandas as pd
 
 from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL
-from analysis.importance.features import CONSTRUCT, SIZE
-from analysis.importance.grid import Grid, grid_of
-from analysis.importance.mixed.backgrounds import BACKGROUNDS, effect_sizes
-from analysis.importance.mixed.components import standardised
-from analysis.importance.mixed.overlap import Overlaps
-from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest
-from analysis.importance.specification import PRIMARY
+from analysis.importance.detection import BACKGROUNDS, effect_sizes
+from analysis.importance.grid import CONSTRUCT, PRIMARY, SIZE, Grid, grid_of
+from analysis.importance.likelihood import standardised
+from analysis.importance.mixed_test import DISTANCE, SIGNED, MixedTest, Overlaps
 from analysis.results.published import results
 from analysis.tables import Declared, framed, write_csv
 

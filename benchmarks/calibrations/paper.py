@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.gains.corrections import exact_interval
-from analysis.importance.grid import Grid, grid_of
-from analysis.importance.mixed.backgrounds import BACKGROUNDS
+from analysis.importance.detection import BACKGROUNDS
+from analysis.importance.grid import PRIMARY, Grid, grid_of
 from analysis.importance.paper_mode import SETTINGS, paper_importances
-from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
 from analysis.results.results import Results
 from analysis.tables import Declared, framed, write_csv

@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.gains.corrections import exact_interval, holm
 from analysis.gains.significance import LEVEL, FloatArray
-from analysis.results.repeats import pairwise
+from analysis.results.comparisons import pairwise
 from analysis.tables import write_csv
 
 STUDIES, DRAWS, SEED = 2000, 999, 20_261_123

@@ -20,20 +20,19 @@ import pandas as pd
 
 from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL
-from analysis.importance.choosing.chance_order import p_of_orders
-from analysis.importance.choosing.ranking import (
+from analysis.importance.choosing import (
     FEWEST_CANDIDATES,
     FUSION,
     MODEL,
     RANKINGS,
     SIZE,
     best_of_first,
+    p_of_orders,
     rankings,
 )
-from analysis.importance.grid import Grid, grid_of
-from analysis.importance.mixed.backgrounds import BACKGROUNDS, effect_sizes, independent
+from analysis.importance.detection import BACKGROUNDS, effect_sizes, independent
+from analysis.importance.grid import PRIMARY, Grid, grid_of
 from analysis.importance.similarity import HEURISTICS, PAIR, SIMILARITIES
-from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
 from analysis.results.results import Results
 from analysis.tables import Declared, framed, write_csv

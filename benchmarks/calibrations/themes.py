@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL, FloatArray
-from analysis.ratings.random_families import Classes, numbered
+from analysis.ratings.themes import Classes, numbered
 from analysis.results.published import results
 from analysis.tables import write_csv
 

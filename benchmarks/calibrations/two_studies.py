@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL, FloatArray, Groups, difference_evidence, score_draws
-from analysis.results.two_studies import covariance_through_groups, p_of_differences
+from analysis.results.comparisons import covariance_through_groups, p_of_differences
 from analysis.tables import write_csv
 from tasks.metrics import MEASURES
 

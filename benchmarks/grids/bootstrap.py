@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from analysis.gains.corrections import benjamini_hochberg, corrections_of, undecided
-from analysis.gains.maxima import GainTest, reaches
+from analysis.gains.corrections import GainTest, benjamini_hochberg, corrections_of, reaches, undecided
 from analysis.gains.significance import Groups, difference_evidence, score_draws
 from analysis.results.published import results
 from tasks.metrics import MEASURES

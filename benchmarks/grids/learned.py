@@ -1,7 +1,7 @@
 """How often a target is said to be below words that is not, and how often one is that is .05 below: item by item.
 
 ``python -m benchmarks.grids.learned FILE.csv`` simulates a target with its baseline and words, gives both to the test
-of ``analysis.gains.learned``, and writes one row per design. Items, errors and runs are those of
+of ``analysis.gains.baselines``, and writes one row per design. Items, errors and runs are those of
 ``benchmarks.calibrations.gains``; words are one run, as good as the baseline or better by DIFFERENCE of the score:
 as the mean of the runs that were trained (``of`` is "these runs"), which is what the test is about, or as the mean of
 all runs that might have been ("all runs"), which few seeds miss by chance.
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.gains.learned import below
+from analysis.gains.baselines import below
 from analysis.gains.significance import LEVEL, FloatArray, Groups, score_draws
 from benchmarks.calibrations.gains import (
     METRICS,

@@ -17,10 +17,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import logsumexp, stdtr
 
-from analysis.importance.mixed.components import DATA_SETS
-from analysis.importance.mixed.likelihood import NEGLIGIBLE, Model, share_reaching
-from analysis.importance.mixed.replication import Replication, _smallest_of_several
-from analysis.importance.mixed.tested import MixedTest, Part
+from analysis.importance.likelihood import DATA_SETS, NEGLIGIBLE, Model, share_reaching
+from analysis.importance.mixed_test import MixedTest, Part, Replication, _smallest_of_several
 
 Array = np.ndarray
 Statistic = Callable[[Model, Array], Array]

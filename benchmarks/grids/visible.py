@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.grids.visible STORE STUDY FILE.csv`` takes some transfers of every target as they were stored and
 puts into their answers exactly the gain that is promised to be found in four of five repeats
-(``analysis.gains.growth.Pair``). Test sets are then drawn anew, of one group less than there are, so that their
+(``analysis.gains.gains.Pair``). Test sets are then drawn anew, of one group less than there are, so that their
 variance is what is estimated from the study's (Rao and Wu 1988), training runs by the study's own variance between
 seeds, and each draw is put to the test of the project. ``before`` is the promise of 2.80 standard errors of the pair as
 it is, which was the rule until November 2026.
@@ -21,7 +21,7 @@ import pandas as pd
 from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
 from analysis.gains.cells import planned_cells, predictions
-from analysis.gains.growth import Answers, Growth, Pair
+from analysis.gains.gains import Answers, Growth, Pair
 from analysis.gains.power import Error
 from analysis.gains.significance import LEVEL, Groups, difference_evidence, score_draws, shared_variance
 from analysis.sections.study_results import Frames, Snapshot

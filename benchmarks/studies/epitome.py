@@ -23,9 +23,9 @@ import pandas as pd
 from adapters_store import Store
 from adapters_store.record import Record
 from analysis.gains.cells import planned_cells
-from analysis.results.answers.rationales import CONSTANTS, FILE
+from analysis.results.answers import CONSTANTS, FILE
+from analysis.results.comparisons import answers_by_repeat, nadeau_bengio
 from analysis.results.leaderboard import leaderboard
-from analysis.results.repeats import answers_by_repeat, nadeau_bengio
 from harness.api import Study
 from tasks.metrics import accuracy, macro_f1
 from tasks.rationales import FORMS, iou_f1, token_f1

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.gains.significance import LEVEL
-from analysis.results.people.perceived import DECIDES, Rated, expressed
+from analysis.results.people import DECIDES, Rated, expressed
 from benchmarks.studies.seeker_ratings import CLOSING, MARK, RATINGS, STRATEGIES, seeker_ratings
 from tasks.readers.raw import read_raw
 

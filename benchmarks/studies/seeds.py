@@ -20,8 +20,7 @@ import pandas as pd
 
 from adapters_store import Store
 from adapters_store.roles import BASELINE
-from analysis.gains.cells import planned_cells
-from analysis.gains.columns import Column, columns
+from analysis.gains.cells import Column, columns, planned_cells
 
 ROLES = ("transfer", "self", "shuffled", "random")
 STUDIES = {"shared noise": "seeds", "noise of each lane's own": "seeds-apart"}

@@ -20,18 +20,16 @@ def add(leaves: Leaves) -> None:
 
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
-    from analysis.figures.context import write_context
+    from analysis.figures.boards import write_boards, write_context
+    from analysis.figures.forest import write_forests
     from analysis.figures.heatmaps import write_heatmaps
     from analysis.figures.paper_figures import why_not_drawn
     from analysis.figures.paper_figures import write_figures as draw
-    from analysis.figures.planned.boards import write_boards
-    from analysis.figures.planned.forest import write_forests
-    from analysis.figures.planned.reliability import write_reliability
-    from analysis.figures.planned.uncertainty_map import write_maps
+    from analysis.figures.reliability import write_reliability
+    from analysis.figures.uncertainty_map import write_maps
     from analysis.gains.cells import planned_cells
     from analysis.results.leaderboard import has_systems
-    from analysis.sections.question import of_stored
-    from analysis.sections.study_results import Frames
+    from analysis.sections.study_results import Frames, of_stored
     from analysis.tables import FIGURES, PAPER_FIGURES
 
     if options.study == PUBLISHED:

@@ -52,7 +52,7 @@ def add(leaves: Leaves) -> None:
 
 def show_insights(options: argparse.Namespace) -> int:
     """Write every part that has its columns as CSV and figure, and print its rows."""
-    from analysis.figures.people import insight_figures
+    from analysis.figures.corpus import insight_figures
 
     if not (options.time or options.group or options.outcome):
         raise BadInput("insights: nothing to compare; name a column with --time, --group or --outcome")
@@ -77,7 +77,7 @@ def show_insights(options: argparse.Namespace) -> int:
 
 def _parts(options: argparse.Namespace) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """The frame of every part that was asked for, and what was compared."""
-    from analysis.results.people import insights as computed
+    from analysis.results import people as computed
 
     scales, ids = _scales(options)
     columns, notes = _columns(options, ids)
@@ -103,7 +103,7 @@ def _parts(options: argparse.Namespace) -> tuple[dict[str, pd.DataFrame], dict[s
 def _scales(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
     """Levels of every text, a column for each task and their total, and the texts' ids."""
     from analysis.figures.corpus import read_scored
-    from analysis.results.people.insights import levels
+    from analysis.results.people import levels
 
     scored = read_scored(Path(options.file))
     known = list(dict.fromkeys(scored.task))

@@ -17,7 +17,7 @@ from tasks.readers.raw import KNOWN, LONGEST_NAME, read_raw
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results.people.perceived import Rated
+    from analysis.results.people import Rated
     from tasks.readers.raw import Raw
 
 TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "": math.nan}
@@ -42,8 +42,8 @@ def add(leaves: Leaves) -> None:
 
 def show_perceived(options: argparse.Namespace) -> int:
     """Write the table and the correlations as CSV and figures, and print them."""
-    from analysis.figures.people import perceived_figures
-    from analysis.results.people.perceived import DECIDES, correlations, expressed
+    from analysis.figures.corpus import perceived_figures
+    from analysis.results.people import DECIDES, correlations, expressed
 
     rated, notes = _rated(options)
     table, together = expressed(rated), correlations(rated)
@@ -75,7 +75,7 @@ def _rated(options: argparse.Namespace) -> tuple[Rated, list[str]]:
     """The rows that have a group, a rating and an intent that is known, and notes of what was left out."""
     import pandas as pd
 
-    from analysis.results.people.perceived import Rated
+    from analysis.results.people import Rated
 
     raw = read_raw(Path(options.file))
     low, high = _scale(options.scale)
@@ -144,7 +144,7 @@ def _extent(rated: Rated, rating: str) -> str:
 def _rows(part: pd.DataFrame) -> Iterator[Mapping[str, object]]:
     """What the terminal shows of a rating, a row for each intent."""
     from analysis.gains.significance import p_text
-    from analysis.results.people.perceived import DECIDES
+    from analysis.results.people import DECIDES
     from analysis.tables import fixed, interval
 
     def mean(row: Mapping[str, Any], side: str) -> str:

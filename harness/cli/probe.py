@@ -23,8 +23,7 @@ from tasks.plain_text import harmless
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results.answers.options import OptionFrames
-    from analysis.results.probes import Probed
+    from analysis.results.probes import OptionFrames, Probed
     from tasks.splits.loading import Splits
 
 OWN_FILE = ".py"
@@ -138,7 +137,7 @@ def _show_contexts(options: argparse.Namespace, store: Store, manifest: Mapping[
 
 def _pictures(probed: Probed, store: Store, manifest: Mapping[str, Any], out: Path) -> list[str]:
     """Sensitivity against what tasks teach and learn as a figure with its CSV, where gains are stored."""
-    from analysis.figures.context import write_context
+    from analysis.figures.boards import write_context
     from analysis.gains.gains import gains
     from analysis.tables import FIGURES
 
@@ -216,7 +215,7 @@ def _show_options(options: argparse.Namespace, store: Store, manifest: Mapping[s
 
 def _options_probed(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> OptionFrames:
     """What the study's systems answer, asked where it is not stored."""
-    from analysis.results.answers.options import asked_by_options, option_frames
+    from analysis.results.probes import asked_by_options, option_frames
     from harness.scoring.probe.measured import Asked
     from harness.scoring.probe.options import OptionsProbe
 

@@ -26,9 +26,9 @@ from harness.sharing.stored import open_study, store_at
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from analysis.manuscript.subject import Subject
-    from analysis.sections.question import Question
-    from analysis.sections.reports.compare import Side
+    from analysis.manuscript.frames import Subject
+    from analysis.sections.compare import Side
+    from analysis.sections.study_results import Question
 
 
 def add(leaves: Leaves) -> None:
@@ -96,8 +96,8 @@ def _add_manuscript(leaves: Leaves) -> None:
 def analyze(options: argparse.Namespace) -> int:
     """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
     from analysis.sections.answers import all_answers
-    from analysis.sections.paper_tables import write_tables
-    from analysis.sections.question import write_answers
+    from analysis.sections.importance import write_tables
+    from analysis.sections.study_results import write_answers
     from analysis.tables import TABLES
 
     question = _with_model(question_of(options), options)
@@ -115,8 +115,8 @@ def analyze(options: argparse.Namespace) -> int:
 
 def _with_model(question: Question, options: argparse.Namespace) -> Question:
     """The question with the ratings of a model beside it, if a file of them is named."""
-    from analysis.ratings.rating_sets import Beside
-    from analysis.results.own_table import ENDINGS
+    from analysis.ratings.agreement import Beside
+    from analysis.results.results import ENDINGS
 
     if not options.model_ratings:
         return question
@@ -127,7 +127,7 @@ def _with_model(question: Question, options: argparse.Namespace) -> Question:
 
 def compare_studies(options: argparse.Namespace) -> int:
     """Write the frames, figures and page of a comparison, and print where the page is."""
-    from analysis.sections.reports.compare import write_comparison
+    from analysis.sections.compare import write_comparison
 
     if options.repeated:
         return _compare_repeated(options)
@@ -156,7 +156,7 @@ def _compare_repeated(options: argparse.Namespace) -> int:
 
 
 def _side(options: argparse.Namespace, name: str) -> Side:
-    from analysis.sections.reports.compare import side_of_published, side_of_study
+    from analysis.sections.compare import side_of_published, side_of_study
 
     if name == PUBLISHED:
         return side_of_published()
@@ -169,7 +169,7 @@ def _side(options: argparse.Namespace, name: str) -> Side:
 def show_power(options: argparse.Namespace) -> int:
     """Write the frames and the page, and print where the page is."""
     from analysis.sections.in_short import findable
-    from analysis.sections.reports.power import of_published, of_study, write_power
+    from analysis.sections.power import of_published, of_study, write_power
 
     if options.grids < 1:
         raise BadInput(f"--grids {options.grids}: simulate at least 1 grid of each kind, such as 100")
@@ -225,7 +225,7 @@ def write_paper(options: argparse.Namespace) -> int:
 
 def subject_of(options: argparse.Namespace) -> Subject:
     """What a command is about: the paper's tables, or a stored study."""
-    from analysis.manuscript.subject import published, stored_study
+    from analysis.manuscript.frames import published, stored_study
     from analysis.sections.study_results import Snapshot
 
     is_exact = getattr(options, "exact", False)  # of paper, not of cite
@@ -245,8 +245,7 @@ PRINTED = "-"
 def write_citations(options: argparse.Namespace) -> int:
     """Write or print the bibliography and the licences of a study."""
     from analysis.manuscript import paper
-    from analysis.manuscript.licences import licences
-    from analysis.manuscript.references import used
+    from analysis.manuscript.references import licences, used
 
     subject = subject_of(options)
     if options.json:

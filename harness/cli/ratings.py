@@ -208,7 +208,7 @@ def _write(out: Path, rated: Rated) -> None:
 
 def _agreement(out: Path, rater: str, others: Sequence[Rating]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """How the ratings in a file agree with those of others who have rated its tasks, and their readings among them."""
-    from analysis.ratings.rating_sets import Beside, agreements, frame_of, repeats
+    from analysis.ratings.agreement import Beside, agreements, frame_of, repeats
     from tasks.ratings import readings_in
 
     own = Beside.of(ratings_in([out]), readings_in(out))

@@ -14,7 +14,7 @@ from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from analysis.sections.question import Question
+    from analysis.sections.study_results import Question
 
 
 def add(leaves: Leaves) -> None:
@@ -38,16 +38,15 @@ NOT_DRAWN = "--exact adds draws to the gains of a stored study; {!r} is none, le
 
 def is_stored(study: str) -> bool:
     """Whether the name is that of a study in a store: neither the paper's tables nor a table of scores."""
-    from analysis.results.own_table import ENDINGS
+    from analysis.results.results import ENDINGS
 
     return study != PUBLISHED and Path(study).suffix.lower() not in ENDINGS
 
 
 def question_of(options: argparse.Namespace) -> Question:
     """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
-    from analysis.results.own_table import ENDINGS, read_own_table
-    from analysis.sections.question import of_own_table, of_published, of_stored
-    from analysis.sections.study_results import Frames
+    from analysis.results.results import ENDINGS, read_own_table
+    from analysis.sections.study_results import Frames, of_own_table, of_published, of_stored
 
     if options.exact and not is_stored(options.study):
         raise BadInput(NOT_DRAWN.format(options.study))

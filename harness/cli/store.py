@@ -23,7 +23,7 @@ from harness.sharing.stored import shipped_archive, stored_manifest
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from analysis.sharing.recomputed import Difference
+    from analysis.sharing import Difference
 
 
 def add(leaves: Leaves) -> None:
@@ -175,7 +175,7 @@ def archive_study(options: argparse.Namespace) -> int:
 
 def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str, Any], file: Path) -> ArchiveSummary:
     """Write a study's records, with all that follows from them, into a new file; BadInput before minutes are spent."""
-    from analysis.sharing.recomputed import recompute
+    from analysis.sharing import recompute
     from harness.sharing.deposit import Deposit, beside
 
     if not file.name.endswith((*GZIPPED, XZ)) or file.exists():
@@ -229,7 +229,7 @@ def _verified(file: Path, steps: Steps) -> VerifiedArchive:
 
     BadArchive if it is no archive of a study; nothing is unpacked but into a folder that is gone afterwards.
     """
-    from analysis.sharing.recomputed import REPORT, Difference
+    from analysis.sharing import REPORT, Difference
 
     altered: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -254,7 +254,7 @@ def _verified(file: Path, steps: Steps) -> VerifiedArchive:
 
 def _keep(folder: Path, member: MemberReader) -> None:
     """Put a file that goes into no store under the folder, apart from the others what follows from records."""
-    from analysis.sharing.recomputed import LICENCES, REPORT, STUDY
+    from analysis.sharing import LICENCES, REPORT, STUDY
 
     follows = member.name.partition("/")[0] in (LICENCES, REPORT, STUDY)
     path = folder / ("kept" if follows else "beside") / member.name
@@ -277,9 +277,9 @@ def _compare(
     outcome: VerifiedArchive, folder: Path, manifest: dict[str, Any], steps: Steps, *, has_weights: bool
 ) -> None:
     """Compute everything anew from the unpacked store, and add what is other than what was kept."""
-    from analysis.importance.specification import Primary
+    from analysis.importance.grid import Primary
     from analysis.sections.study_results import Snapshot
-    from analysis.sharing.recomputed import compared, recompute
+    from analysis.sharing import compared, recompute
     from harness.sharing.deposit import LOCK, REGISTRY, otherwise
     from harness.study.manifest import check_manifest
 

@@ -473,7 +473,7 @@ def _print_advice(advice: pd.DataFrame) -> None:
 
 
 def _print_quality(quality: pd.DataFrame) -> None:
-    from analysis.importance.choosing.ranking import better
+    from analysis.importance.choosing import better
 
     if quality.empty:
         print(UNJUDGED)

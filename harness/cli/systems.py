@@ -57,8 +57,8 @@ SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "weighted F1", 
 
 def show_leaderboard(options: argparse.Namespace) -> int:
     """Write frames and figures of the leaderboard, and print a table for every target and setting."""
-    from analysis.figures.planned.boards import write_boards
-    from analysis.figures.planned.reliability import write_reliability
+    from analysis.figures.boards import write_boards
+    from analysis.figures.reliability import write_reliability
     from analysis.sections.study_results import Frames
     from analysis.sections.systems import ASKED_HEAD, BOARD_HEAD, asked_rows, board_row
     from analysis.tables import FIGURES, TABLES, write_frames

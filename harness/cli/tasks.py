@@ -22,7 +22,7 @@ from tasks.registry import Registry, field_reference, field_rows
 from tasks.task import Task, classes_of
 
 if TYPE_CHECKING:
-    from analysis.results.audit import Verdict
+    from analysis.results.published import Verdict
     from tasks.splits.contamination import Contact, Texts
     from tasks.splits.loading import Splits
 
@@ -386,8 +386,7 @@ def _write_contacts(contacts: Mapping[str, Sequence[Contact]], out: Path, task: 
 
 def audit_tasks(options: argparse.Namespace) -> int:
     """Print one line per task of the paper: what is equal, and what differs by how much and why."""
-    from analysis.results.audit import verdict_of
-    from analysis.results.published import published_task
+    from analysis.results.published import published_task, verdict_of
 
     registry = Registry.load()
     ids = Path(options.splits) if options.splits else None

@@ -26,15 +26,14 @@ from adapters_store.restore import BadArchive, restore
 from adapters_store.store import MEASURE
 from analysis import kept as kept_module
 from analysis.figures.drawing import figure_of, write_figure_files
-from analysis.gains.gains import gains
-from analysis.gains.growth import grown, growths
+from analysis.gains.gains import gains, grown, growths
 from analysis.kept import OURS, Kept, Unkept, packed_frame, unpacked_frame, version_of
 from analysis.report import report
 from analysis.sections import importance, study_results
-from analysis.sections import mixed as mixed_section
+from analysis.sections import importance as mixed_section
 from analysis.sections.answers import silent
 from analysis.sections.study_results import Frames, Snapshot, StudyResults
-from analysis.sharing.recomputed import recompute
+from analysis.sharing import recompute
 from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,7 +178,7 @@ def test_the_second_report_computes_nothing_and_has_the_same_bytes(reported, tmp
     for name in ("gains", "baselines", "controls", "other_gains"):
         monkeypatch.setattr(study_results, name, None)
     monkeypatch.setattr("analysis.figures.drawing.file_of", None)
-    monkeypatch.setattr("analysis.sections.mixed.mixed", None)
+    monkeypatch.setattr("analysis.sections.importance.mixed", None)
     for name in ("page.document._parts", "sections.reviewer._frames", "figures.planned.forest.forest_frame"):
         monkeypatch.setattr(f"analysis.{name}", None)
     report(store, manifest, tmp_path / "again", draws=DRAWS)
@@ -297,7 +296,7 @@ def forge(store):
 
 def test_who_verifies_does_not_read_what_is_kept(small, tmp_path, monkeypatch):
     store, manifest = small
-    monkeypatch.setattr("analysis.sharing.recomputed.report", partial(report, draws=50))
+    monkeypatch.setattr("analysis.sharing.report", partial(report, draws=50))
     monkeypatch.setattr("analysis.figures.drawing.file_of", lambda *given, **options: b"")  # drawn from these tables
     recompute(store, manifest, tmp_path / "honest")
     honest = (tmp_path / "honest" / "report" / "tables" / "gains.csv").read_text()

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from analysis.figures.planned.uncertainty_map import write_maps
-from analysis.sections.reports.compare import COMPARED
+from analysis.figures.uncertainty_map import write_maps
+from analysis.sections.compare import COMPARED
 from harness.api import Study
 from harness.study.file import load_study, overrides_of
 from tasks.errors import BadInput, BadStudy

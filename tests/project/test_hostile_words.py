@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
+from analysis.manuscript.frames import stored_study
 from analysis.manuscript.layout import VENUES
 from analysis.manuscript.paper import write_paper
-from analysis.manuscript.subject import stored_study
 from analysis.page.document import embedded
-from analysis.page.plain import plain_block
+from analysis.page.parts import plain_block
 from analysis.report import report
 from analysis.sections.blocks import Bullets, Heading, Picture, Section, Table, Text, markdown, plain, table
 from harness.cli.main import main

@@ -7,10 +7,9 @@ import dataclasses
 import pytest
 
 from adapters_store import Store
-from analysis.results.published import results
-from analysis.results.published.finished import table
+from analysis.results.published import results, table
 from analysis.results.results import CLASS, MOMENT, ROWS, distributions, stored_statistics
-from analysis.sections.paper_tables import by_split, write_tables
+from analysis.sections.importance import by_split, write_tables
 from harness.study import measures as kept
 from tasks.quality import statistics
 from tasks.task import Example, Turn

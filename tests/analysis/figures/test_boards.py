@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.planned.boards import OTHERS, board_frame, board_parts, board_plan
-from analysis.figures.planned.plan import Dot, Line
+from analysis.figures.boards import OTHERS, board_frame, board_parts, board_plan
+from analysis.figures.plan import Dot, Line
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, HOSTILE, LONG, check_legible
 from tests.support.made_up_gains import made_up_manifest
 

@@ -14,7 +14,7 @@ from analysis.figures import paper_figures
 from analysis.figures.corpus import draw_map
 from analysis.figures.drawing import luminance
 from analysis.figures.heatmaps import heatmap
-from analysis.sections.reports.compare import scatter
+from analysis.sections.compare import scatter
 from tests.analysis.figures.test_legible_figures import (
     apart,
     bars,

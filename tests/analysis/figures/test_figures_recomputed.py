@@ -15,19 +15,16 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.figures import corpus, paper_figures
-from analysis.figures.context import draw_context
+from analysis.figures.boards import board_frame, board_plan, draw_context
 from analysis.figures.drawing import file_of, pictures, plain_text_settings, write_figure_files
+from analysis.figures.explanations import choices_of_slopes, draw_rows, likelihood_profile
 from analysis.figures.heatmaps import _own_heatmap, write_map
-from analysis.figures.likelihood_profile import likelihood_profile
-from analysis.figures.planned.boards import board_frame, board_plan
-from analysis.figures.planned.plan import figure_of_plan
-from analysis.figures.rows import draw_rows
-from analysis.figures.specification_curve import choices_of_slopes
+from analysis.figures.plan import figure_of_plan
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import differences
-from analysis.results.context_by_task import BY_TASK
+from analysis.results.comparisons import BY_TASK
 from analysis.results.published import results
-from analysis.sections.reports.compare import scatter
+from analysis.sections.compare import scatter
 from tests.analysis.figures.test_boards import made_up_board
 from tests.analysis.figures.test_legible_figures import bars, compared, contaminated, heat, themes
 from tests.support.made_up_gains import made_up_manifest

@@ -6,22 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.planned.forest import (
-    COLUMNS,
-    ENDS,
-    MOST_ROWS,
-    forest_frame,
-    forest_parts,
-    forest_plan,
-    write_forests,
-)
-from analysis.figures.planned.plan import POINTS_PER_CM, Line
+from analysis.figures.forest import COLUMNS, ENDS, MOST_ROWS, forest_frame, forest_parts, forest_plan, write_forests
+from analysis.figures.plan import POINTS_PER_CM, Line
 from analysis.gains.baselines import baselines
-from analysis.gains.beside.controls import controls
-from analysis.gains.beside.merged import merged_gains
 from analysis.gains.cells import planned_cells
+from analysis.gains.comparisons import controls, merged_gains
 from analysis.gains.gains import gains
-from analysis.page.targets import NARROW
+from analysis.page.parts import NARROW
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, LONG, check_legible
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
 from tests.support.studies.fake_study import FakeTask, fake_study

@@ -15,7 +15,7 @@ from analysis.figures.paper_figures import (
     why_not_drawn,
 )
 from analysis.importance.similarity import SIMILARITIES
-from analysis.results.published.finished import table
+from analysis.results.published import table
 
 
 @pytest.fixture(scope="module")

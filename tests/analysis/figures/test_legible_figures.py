@@ -16,6 +16,7 @@ from matplotlib.text import Text
 from analysis.figures import heatmaps
 from analysis.figures.corpus import draw_map
 from analysis.figures.drawing import luminance, plain_text_settings, shortened, write_figure_files
+from analysis.figures.explanations import choices_of_slopes
 from analysis.figures.heatmaps import Square, heatmap, write_heatmap
 from analysis.figures.paper_figures import (
     cosine_map,
@@ -25,10 +26,9 @@ from analysis.figures.paper_figures import (
     rank_map,
     theme_bars,
 )
-from analysis.figures.specification_curve import choices_of_slopes
 from analysis.manuscript.figures import fitted, sheets
 from analysis.manuscript.layout import VENUES
-from analysis.sections.reports.compare import scatter
+from analysis.sections.compare import scatter
 
 NAMES = {
     "hostile": "Costs $5 \\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over",

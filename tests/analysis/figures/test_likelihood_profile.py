@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.likelihood_profile import likelihood_profile
+from analysis.figures.explanations import likelihood_profile
 
 
 @pytest.fixture(scope="module")

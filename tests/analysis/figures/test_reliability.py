@@ -6,14 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.planned.plan import Dot
-from analysis.figures.planned.reliability import (
-    ACROSS,
-    COLUMNS,
-    reliability_frame,
-    reliability_parts,
-    reliability_plan,
-)
+from analysis.figures.plan import Dot
+from analysis.figures.reliability import ACROSS, COLUMNS, reliability_frame, reliability_parts, reliability_plan
 from analysis.results.leaderboard import leaderboard
 from tests.support.studies.fake_study import FakeTask, fake_study
 

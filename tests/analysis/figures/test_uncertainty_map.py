@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.figures.boards import board_words
 from analysis.figures.drawing import plain_text_settings
-from analysis.figures.planned.boards import board_words
-from analysis.figures.planned.forest import forest_words
-from analysis.figures.planned.layout import name_lines
-from analysis.figures.planned.plan import (
+from analysis.figures.forest import forest_words
+from analysis.figures.layout import COLUMNS, LIMIT, colour_of, map_frame, map_title, name_lines, share_of_place
+from analysis.figures.plan import (
     DPI,
     SETTINGS,
     SMALLEST,
@@ -28,8 +28,7 @@ from analysis.figures.planned.plan import (
     text_width,
     wrapped,
 )
-from analysis.figures.planned.uncertainty import COLUMNS, LIMIT, colour_of, map_frame, map_title, share_of_place
-from analysis.figures.planned.uncertainty_map import FILLED, map_plan, map_words, write_maps
+from analysis.figures.uncertainty_map import FILLED, map_plan, map_words, write_maps
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
 
 LONG = "A task with a title that is much longer than there is room for, number"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from analysis.figures.forest import forest_frame
 from analysis.figures.heatmaps import heatmap, squares
-from analysis.figures.planned.forest import forest_frame
-from analysis.figures.planned.uncertainty import map_frame
-from analysis.figures.planned.uncertainty_map import BRACKETS, map_plan
+from analysis.figures.layout import map_frame
+from analysis.figures.uncertainty_map import BRACKETS, map_plan
 from analysis.sections.study_results import StudyResults
 from tests.analysis.gains.test_learned import RESPONSE, WORDS
 from tests.support.studies.fake_study import FakeTask, fake_study

@@ -9,15 +9,16 @@ from scipy.stats import binomtest, norm
 
 from analysis.gains.corrections import (
     CORRECTIONS,
+    GainTest,
     benjamini_hochberg,
     benjamini_yekutieli,
     corrections_of,
     holm,
     monte_carlo_error,
+    reaches,
     undecided,
     undecided_corrections,
 )
-from analysis.gains.maxima import GainTest, reaches
 from analysis.gains.significance import LEVEL, Evidence
 
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from adapters_store.roles import BASELINE, TRANSFER
 from analysis.gains.cells import planned_cells, predictions
-from analysis.gains.gains import gains
-from analysis.gains.growth import ERRORS, SIZES, Growth, Pair, grown, growths, right_answers
+from analysis.gains.gains import ERRORS, SIZES, Growth, Pair, gains, grown, growths, right_answers
 from analysis.gains.significance import Groups
 from tasks.metrics import MEASURES
 from tests.support.studies.fake_study import FakeTask, fake_study

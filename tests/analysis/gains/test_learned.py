@@ -12,9 +12,9 @@ import pytest
 
 from adapters_store.key import key_of
 from adapters_store.record import Record
+from analysis.gains.baselines import LEARNED, claims, learned, marked
 from analysis.gains.cells import cells, is_still_learning
 from analysis.gains.gains import gains
-from analysis.gains.learned import LEARNED, claims, learned, marked
 from tasks.metrics import MEASURES
 from tests.support.studies.fake_study import FakeTask, fake_study
 

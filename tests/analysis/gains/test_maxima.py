@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.gains.maxima import TIE, GainTest, Reach, as_normal, reaches, step_down
+from analysis.gains.corrections import TIE, GainTest, Reach, as_normal, reaches, step_down
 from analysis.gains.significance import Evidence
 
 

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import accuracy_score, f1_score
 
+from analysis.gains.baselines import other_gains, other_scores, ratio_draws
 from analysis.gains.cells import Predictions
 from analysis.gains.gains import SEED, gains
-from analysis.gains.other_metrics import other_gains, other_scores, ratio_draws
 from analysis.gains.significance import Groups, group_weights
 from tests.support.studies.fake_study import FakeTask, fake_study
 

@@ -11,8 +11,7 @@ from scipy.stats import nct
 from scipy.stats import t as student
 
 from analysis.gains.cells import cells
-from analysis.gains.gains import gains
-from analysis.gains.growth import ERRORS, SIZES, Growth, grown, growths
+from analysis.gains.gains import ERRORS, SIZES, Growth, gains, grown, growths
 from analysis.gains.power import (
     NOT_DETECTABLE,
     SPREADS,

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import nct
 from scipy.stats import t as student
 
-from analysis.gains.growth import Growth
+from analysis.gains.gains import Growth
 from analysis.gains.power import Error, chance_to_find, spreads, visible_by_seeds
 from benchmarks.calibrations.forecasts import ASKED, FORECAST, KNOWN, forecasts, frames_of
 from benchmarks.calibrations.gains import METRICS, QUALITY_SD, Design, simulated

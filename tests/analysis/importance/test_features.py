@@ -6,10 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.features import features_of, pair_features
-from analysis.importance.grid import grid_of
-from analysis.importance.mixed.components import _other_features
-from analysis.importance.specification import Specification
+from analysis.importance.grid import Specification, features_of, grid_of, pair_features
+from analysis.importance.likelihood import _other_features
 from analysis.results.published import results
 from tasks.errors import BadInput
 

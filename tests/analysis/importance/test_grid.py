@@ -6,10 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.grid import grid_of
+from analysis.importance.grid import PRIMARY, Specification, grid_of, permutation_p, specifications, task_orders
 from analysis.importance.paper_mode import SETTINGS, paper_importances
-from analysis.importance.permutations import permutation_p, task_orders
-from analysis.importance.specification import PRIMARY, Specification, specifications
 from analysis.results.published import results
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.features import pair_features
+from analysis.importance.grid import pair_features
 from analysis.importance.paper_mode import (
     SETTINGS,
     KernelFit,

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from analysis.gains.gains import gains
-from analysis.importance.specification import Primary
+from analysis.importance.grid import Primary
 from analysis.results.results import Results
 from analysis.sections import importance
 from analysis.sections.importance import guarded_answer, paper_answer
-from analysis.sections.question import of_published, of_study, write_answers
+from analysis.sections.study_results import of_published, of_study, write_answers
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 FAMILIES = ("one", "two", "three", "four")

@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score
 from sklearn.svm import SVR
 
 from analysis.importance import paper_mode
-from analysis.importance.features import pair_features
+from analysis.importance.grid import pair_features
 from analysis.importance.paper_mode import (
     SETTINGS,
     TABLE_6,

@@ -20,7 +20,7 @@ from adapters_store.measures import (
     vocabulary_inputs,
     weights_inputs,
 )
-from analysis.importance.features import pair_features
+from analysis.importance.grid import pair_features
 from analysis.importance.similarity import (
     SIMILARITIES,
     cosine,

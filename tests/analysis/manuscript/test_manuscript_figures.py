@@ -8,12 +8,11 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
+from analysis.figures.boards import board_frame
 from analysis.figures.heatmaps import Square
-from analysis.figures.planned.boards import board_frame
 from analysis.manuscript.figures import SMALLEST, fitted, forest_caption, sheets
-from analysis.manuscript.frames import figure_frames
+from analysis.manuscript.frames import figure_frames, stored_study
 from analysis.manuscript.layout import VENUES, of_width
-from analysis.manuscript.subject import stored_study
 from tests.analysis.figures.test_boards import made_up_board
 from tests.support.made_up_gains import made_up_manifest
 from tests.support.studies.fake_study import FakeTask, fake_study

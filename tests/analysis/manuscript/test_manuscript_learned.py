@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.manuscript.frames import read_data, write_data
+from analysis.manuscript.frames import read_data, stored_study, write_data
 from analysis.manuscript.numbers import numbers
-from analysis.manuscript.subject import stored_study
 from tests.analysis.figures.test_unlearned_targets import results_of
 
 

@@ -6,15 +6,14 @@ import re
 
 import pytest
 
-from analysis.manuscript.beside import merged as merged_table
 from analysis.manuscript.figures import sheets
-from analysis.manuscript.frames import read_data, write_data
+from analysis.manuscript.frames import read_data, stored_study, write_data
 from analysis.manuscript.layout import VENUES
-from analysis.manuscript.methods.merges import RULES
-from analysis.manuscript.methods.paragraphs import methods
+from analysis.manuscript.methods import methods
 from analysis.manuscript.numbers import numbers
 from analysis.manuscript.references import MERGES, entries, used
-from analysis.manuscript.subject import stored_study
+from analysis.manuscript.tables import merged as merged_table
+from analysis.manuscript.trainings import RULES
 from harness.study.intermediates.merged import PARENTS
 from harness.study.intermediates.merged import RULES as KNOWN_RULES
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -104,7 +103,7 @@ def test_without_controls_or_a_shared_start_neither_is_named(tmp_path):
 
 
 def test_every_rule_and_choice_of_parents_that_a_study_may_have_has_words():
-    from analysis.manuscript.methods.merges import PARENTS as WORDS
+    from analysis.manuscript.trainings import PARENTS as WORDS
 
     assert (set(RULES), set(WORDS)) == (set(KNOWN_RULES), set(PARENTS))
 

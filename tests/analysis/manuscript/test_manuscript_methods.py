@@ -7,12 +7,9 @@ import re
 
 import pytest
 
-from analysis.manuscript.frames import data_sets, read_data, write_data
-from analysis.manuscript.licences import licences
-from analysis.manuscript.methods.checklist import checklist
-from analysis.manuscript.methods.paragraphs import methods
-from analysis.manuscript.references import DATA, used
-from analysis.manuscript.subject import stored_study
+from analysis.manuscript.frames import data_sets, read_data, stored_study, write_data
+from analysis.manuscript.methods import checklist, methods
+from analysis.manuscript.references import DATA, licences, used
 from analysis.sections.blocks import markdown
 from analysis.sections.gains import gains as gains_section
 from tests.support.studies.fake_study import FakeTask, fake_study

@@ -13,15 +13,13 @@ import pytest
 
 from adapters_store.roles import CONTROLS
 from analysis.manuscript import latex
-from analysis.manuscript.frames import read_data, write_data
+from analysis.manuscript.frames import published, read_data, write_data
 from analysis.manuscript.latex import printed
 from analysis.manuscript.layout import VENUES, as_latex, of_width
-from analysis.manuscript.methods.checklist import checklist
-from analysis.manuscript.methods.paragraphs import methods
+from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.numbers import QUOTED, UnknownNumber, filled, numbers
 from analysis.manuscript.paper import write_paper
 from analysis.manuscript.references import entries, used
-from analysis.manuscript.subject import published
 from analysis.manuscript.tables import tables
 from analysis.tables import write_csv
 from tasks.errors import BadInput

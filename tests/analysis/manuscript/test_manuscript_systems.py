@@ -7,12 +7,10 @@ import re
 import pandas as pd
 import pytest
 
-from analysis.manuscript.beside import rationales, systems
-from analysis.manuscript.frames import read_data
+from analysis.manuscript.frames import read_data, stored_study
 from analysis.manuscript.layout import VENUES
 from analysis.manuscript.paper import write_paper
-from analysis.manuscript.subject import stored_study
-from analysis.manuscript.tables import tables
+from analysis.manuscript.tables import rationales, systems, tables
 from tests.support.studies.small_study import marking_study, small_study
 
 TASK, OTHER = "epitome_er", "news_empathy"

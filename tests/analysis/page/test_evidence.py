@@ -8,7 +8,7 @@ import pytest
 
 from analysis.gains.flips import by_class, flips, sign_p
 from analysis.page.document import document
-from analysis.page.evidence import doubts_of
+from analysis.page.parts import doubts_of
 from analysis.sections.gains import verdict
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.page_study import HISTORY, page_content

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.page.document import document
-from analysis.page.intermediates import FEWEST, leaders
+from analysis.page.parts import FEWEST, leaders
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.page_study import page_content
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.importance.mixed.tested import SIGNED
+from analysis.importance.mixed_test import SIGNED
 from analysis.page.document import assembled
 from analysis.page.scores import ScoresContent, scores_document, write_scores_page
 from analysis.report import write_scores_report
@@ -18,7 +18,7 @@ from analysis.results.published import results, table
 from analysis.sections.blocks import Heading, Section, Text
 from analysis.sections.importance import Answer
 from analysis.sections.in_short import sentences_of_scores
-from analysis.sections.question import of_published
+from analysis.sections.study_results import of_published
 
 WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 ANSWER = Answer((), Section("What explains a gain", [Text("Not asked here.")]), {"headline": "not asked here"})

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from analysis.ratings.less_data import lower_bound
+from analysis.ratings.themes import lower_bound
 from benchmarks.calibrations.less_data import LOSSES, less_data_calibration
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
-from analysis.ratings.random_families import RATIOS, Classes, numbered
+from analysis.ratings.themes import RATIOS, Classes, numbered
 from analysis.results.published import results
 from benchmarks.calibrations.themes import theme_calibration
 

@@ -8,17 +8,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.ratings.agreement import OVERALL, agreement, alpha, rater_pairs
-from analysis.ratings.rating_sets import (
+from analysis.ratings.agreement import (
     AMONG_PEOPLE,
     BOTH,
     MODEL,
+    OVERALL,
     PEOPLE,
     WITH_MEAN,
     WITH_PERSON,
     Beside,
+    agreement,
     agreements,
+    alpha,
     frame_of,
+    rater_pairs,
     repeats,
 )
 from tasks.errors import BadRow

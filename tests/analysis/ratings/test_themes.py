@@ -8,11 +8,12 @@ import pytest
 from scipy import stats
 
 from analysis.gains.gains import gains
-from analysis.ratings.less_data import against_full, non_inferiority
 from analysis.ratings.themes import (
     ALL,
     CLASSIFIED,
     LARGER,
+    against_full,
+    non_inferiority,
     rating_means,
     task_effects,
     theme_contrasts,

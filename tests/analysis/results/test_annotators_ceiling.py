@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 
 from adapters_store.measures import ANNOTATORS, annotators_inputs
 from analysis.gains.cells import Predictions
-from analysis.results.answers.annotators import PERSON, Annotated, ceiling, people_rows
+from analysis.results.answers import PERSON, Annotated, ceiling, people_rows
 from analysis.results.leaderboard import leaderboard
 from tests.support.studies.fake_study import FakeTask, fake_study
 

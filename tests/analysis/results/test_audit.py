@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.results.audit import audit, missing
-from analysis.results.published import COLUMNS, PublishedTask, published_task
+from analysis.results.published import COLUMNS, PublishedTask, audit, missing, published_task
 from tasks.registry import Registry
 
 REGISTRY = Registry.load()

@@ -12,7 +12,7 @@ from sklearn.metrics import brier_score_loss
 
 from analysis.gains.cells import planned_cells
 from analysis.gains.significance import Groups
-from analysis.results.answers.calibration import (
+from analysis.results.answers import (
     BINS,
     Answered,
     _error_draws,

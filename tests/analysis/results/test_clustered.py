@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.gains.maxima import reaches, step_down
-from analysis.results.people.clustered import TwoMeans, joint_tests
+from analysis.gains.corrections import reaches, step_down
+from analysis.results.people import TwoMeans, joint_tests
 
 
 def by_matrices(values, is_with, group, shared):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.results.context_by_task import BY_TASK, LEARNS, TEACHES, context_by_task, mean_interval
+from analysis.results.comparisons import BY_TASK, LEARNS, TEACHES, context_by_task, mean_interval
 
 TASKS = ("a", "b", "c", "d", "e")
 POINTS = np.random.default_rng(3).normal(size=(5, 5))

@@ -7,14 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.results.people.insights import (
-    by_group,
-    by_level,
-    followed,
-    levels,
-    over_time,
-    ratio,
-)
+from analysis.results.people import by_group, by_level, followed, levels, over_time, ratio
 from tasks.errors import BadInput
 
 

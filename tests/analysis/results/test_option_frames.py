@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score
 
 from adapters_store.measures import ARRANGEMENTS, AS_ASKED, LETTERS, LETTERS_REVERSED, REVERSED
 from analysis.gains.significance import Groups
-from analysis.results.answers.options import NO_ANSWER, Stored, _compared, _shares, sides
+from analysis.results.probes import NO_ANSWER, Stored, _options_compared, _shares, sides
 
 CLASSES = ("low", "middle", "high")
 
@@ -20,7 +20,7 @@ def stored(labels, groups, answers, count=3):
 
 
 def compared(own, draws=200):
-    return {row["arrangement"]: row for row in _compared(own, draws, 1)}
+    return {row["arrangement"]: row for row in _options_compared(own, draws, 1)}
 
 
 def test_changes_and_scores_are_those_counted_by_hand():

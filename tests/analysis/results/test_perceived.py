@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.results.people.clustered import TwoMeans
-from analysis.results.people.perceived import DECIDES, EXPRESSED, Rated, correlations, expressed
+from analysis.results.people import DECIDES, EXPRESSED, Rated, TwoMeans, correlations, expressed
 from tasks.errors import BadInput
 
 RATINGS = ("engaged", "understood", "sympathy", "helpful", "satisfied")

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from adapters_store import Store, key_of
-from analysis.results.answers.rationales import CONSTANTS, FILE, rationale_rows
+from analysis.results.answers import CONSTANTS, FILE, rationale_rows
 from analysis.results.leaderboard import leaderboard
 from analysis.sections.blocks import markdown
 from analysis.sections.systems import RATIONALE_HEAD

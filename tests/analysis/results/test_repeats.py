@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
+from analysis.results.comparisons import _drawn_sizes, nadeau_bengio, pairwise
 from analysis.results.leaderboard import Contestant, leaderboard
-from analysis.results.repeats import _drawn_sizes, nadeau_bengio, pairwise
 from benchmarks.calibrations.repeats import repeats_calibration
 from tests.support.studies.small_study import ONE, small_study
 

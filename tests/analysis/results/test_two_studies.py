@@ -12,7 +12,7 @@ from scipy.stats import t as student
 from adapters_store import Store
 from analysis.gains.cells import planned_cells, predictions
 from analysis.gains.significance import difference_evidence, score_draws
-from analysis.results.two_studies import Stored, covariance_through_groups, p_of_differences, shared_errors
+from analysis.results.comparisons import Stored, covariance_through_groups, p_of_differences, shared_errors
 from benchmarks.calibrations.two_studies import BETTER, TESTS, Design, _cells, two_studies_calibration
 from tasks.metrics import MEASURES, macro_f1
 from tests.support.studies.fake_study import FakeTask, fake_study

@@ -9,7 +9,7 @@ import pytest
 from adapters_store import Store
 from adapters_store.errors import CorruptRecord, MissingRecord
 from adapters_store.listing import content_of
-from analysis.page.plain import plain_block, plain_sections
+from analysis.page.parts import plain_block, plain_sections
 from analysis.sections.blocks import Bullets, Fold, Heading, Picture, Section, Table, Text, markdown
 from analysis.sections.study_results import Snapshot
 from tests.support.studies.fake_study import FakeTask, fake_study

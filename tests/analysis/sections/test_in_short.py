@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.gains.power import visible_gains
-from analysis.importance.mixed.tested import SIGNED
+from analysis.importance.mixed_test import SIGNED
 from analysis.report import report
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer

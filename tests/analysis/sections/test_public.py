@@ -13,7 +13,7 @@ import pytest
 
 from adapters_store.measures import CONTAMINATION, contamination_inputs
 from analysis.report import report
-from analysis.sections.public import without_private
+from analysis.sections.study import without_private
 from tasks.errors import BadInput
 from tasks.splits.contamination import Contact
 from tests.support.studies.secret_study import CLASSES, RATER, SECRET, TITLE, WORDS, secret_study

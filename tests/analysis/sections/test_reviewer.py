@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.gains.baselines import OTHERS
 from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import COLUMNS
-from analysis.gains.other_metrics import OTHERS
 from analysis.gains.power import visible_gains
 from analysis.sections.blocks import markdown
 from analysis.sections.reviewer import (

@@ -10,13 +10,13 @@ import pytest
 from analysis.figures.paper_figures import percent_squares, write_figures
 from analysis.gains.gains import gains
 from analysis.ratings.agreement import differences
-from analysis.ratings.less_data import MARGIN
+from analysis.ratings.themes import MARGIN
 from analysis.results.published import results, table
 from analysis.results.results import Results
 from analysis.sections import study_results
 from analysis.sections.answers import half_data, ratings, themes
-from analysis.sections.paper_tables import ratings_table, score_matrix
-from analysis.sections.question import of_study, write_answers
+from analysis.sections.importance import ratings_table, score_matrix
+from analysis.sections.study_results import of_study, write_answers
 from harness.cli.main import main, parser
 from tasks.errors import BadInput
 from tests.support.studies.fake_study import FakeTask, fake_study

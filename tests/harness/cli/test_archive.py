@@ -18,8 +18,8 @@ import pytest
 from adapters_store import Store
 from adapters_store.archive import archive
 from adapters_store.measures import DATA_EMBEDDING, POOLED, data_embedding_inputs
+from analysis import sharing
 from analysis.report import report
-from analysis.sharing import recomputed
 from harness.cli.main import main
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.forged import forged, members, repacked, with_predictions
@@ -36,7 +36,7 @@ TASKS = (FakeTask("epitome_er"), FakeTask("role"), FakeTask("distress", "continu
 def fewer_draws():
     """Reports from 300 draws; how many does not matter to what is tested here."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(recomputed, "report", partial(report, draws=300))
+        patched.setattr(sharing, "report", partial(report, draws=300))
         yield
 
 
@@ -81,7 +81,7 @@ def made(packed, tmp_path_factory):
 @pytest.fixture
 def quick(monkeypatch, made):
     """A report that was made once: for tests in which the records are those of the archive."""
-    monkeypatch.setattr(recomputed, "report", lambda *_, **options: shutil.copytree(made / "report", _[2]))
+    monkeypatch.setattr(sharing, "report", lambda *_, **options: shutil.copytree(made / "report", _[2]))
 
 
 def typed(capsys, *words):

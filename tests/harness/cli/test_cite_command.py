@@ -9,8 +9,7 @@ from importlib import resources
 import pytest
 
 from analysis.manuscript import references
-from analysis.manuscript.licences import PRIVATE, RULES, UNKNOWN, licences, sharing
-from analysis.manuscript.references import bibliography, entries, used
+from analysis.manuscript.references import PRIVATE, RULES, UNKNOWN, bibliography, entries, licences, sharing, used
 from harness.study.methods import METHODS
 from tasks.registry import Registry
 from tests.support.studies.manuscript_study import TASKS, small_subject

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.ratings.rating_sets import agreements, repeats
+from analysis.ratings.agreement import agreements, repeats
 from analysis.results.published import results
 from harness.systems.prompting.asking import Answers, Prices, Purse
 from tasks.ratings import constructs, ratings, ratings_in
@@ -52,7 +52,7 @@ def quiet_place(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("harness.systems.prompting.asking.FIRST_WAIT", 0.0)
     for compare in (agreements, repeats):
-        monkeypatch.setattr(f"analysis.ratings.rating_sets.{compare.__name__}", partial(compare, draws=99))
+        monkeypatch.setattr(f"analysis.ratings.agreement.{compare.__name__}", partial(compare, draws=99))
     monkeypatch.chdir(tmp_path)
 
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from analysis.manuscript.licences import licences_page
-from analysis.sharing.recomputed import study_file
+from analysis.manuscript.references import licences_page
+from analysis.sharing import study_file
 from harness.sharing import deposit as deposits
 from harness.sharing.deposit import (
     BadMetadata,

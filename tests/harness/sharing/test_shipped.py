@@ -14,8 +14,8 @@ import pytest
 
 from adapters_store import Store
 from adapters_store import restore as archives
+from analysis import sharing
 from analysis.report import report
-from analysis.sharing import recomputed
 from harness.api import Study
 from harness.cli.main import main
 from harness.sharing import stored as places
@@ -34,7 +34,7 @@ ANALYSIS |= {"weights": "inverse variance", "draws": 999, "margin": 2.0}
 def fewer_draws():
     """Reports from 200 draws and without pictures; neither matters to what is tested here."""
     with pytest.MonkeyPatch.context() as patched, without_pictures():
-        patched.setattr(recomputed, "report", partial(report, draws=200))
+        patched.setattr(sharing, "report", partial(report, draws=200))
         yield
 
 
@@ -123,7 +123,7 @@ def test_the_report_of_the_shipped_results_is_that_of_the_archive(shipped, tmp_p
     assert typed(capsys, "report", "fake", "--out", tmp_path / "out")[0] == 0
     with tarfile.open(shipped) as tar:
         tar.extractall(tmp_path / "kept", filter="data")
-    comparison = recomputed.compared(tmp_path / "kept" / "report", tmp_path / "out")
+    comparison = sharing.compared(tmp_path / "kept" / "report", tmp_path / "out")
     assert comparison.differences == [] and comparison.tables > 10
     page = (tmp_path / "out" / "report.md").read_text()
     assert "Primary analysis declared 2023-12-31T00:00:00+00:00 (outcome points" in page

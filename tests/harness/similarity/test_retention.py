@@ -10,7 +10,7 @@ import torch
 
 from adapters_store import Store
 from adapters_store.measures import RETENTION, measures_of
-from analysis.gains.beside.retained import retained
+from analysis.gains.comparisons import retained
 from harness.similarity import retention as retentions
 from harness.similarity.fill import fill
 from harness.similarity.retention import retention

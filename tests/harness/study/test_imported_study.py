@@ -15,11 +15,11 @@ from adapters_store.archive import keys_of
 from adapters_store.garbage import garbage
 from adapters_store.listing import named_keys
 from adapters_store.roles import IMPORTED
-from analysis.gains.beside.controls import control_means, controls
+from analysis.gains.comparisons import control_means, controls
 from analysis.gains.gains import gains
-from analysis.manuscript.methods.paragraphs import methods
+from analysis.manuscript.frames import stored_study
+from analysis.manuscript.methods import methods
 from analysis.manuscript.references import bibliography, origin_of, used
-from analysis.manuscript.subject import stored_study
 from harness.cli.main import main
 from harness.engines.local import LocalEngine
 from harness.run.grid import run_grid

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from adapters_store import Store
-from analysis.importance.specification import Primary, specifications
+from analysis.importance.grid import Primary, specifications
 from analysis.results.published import results
 from harness.api import Study
 from harness.study.config import Analysis

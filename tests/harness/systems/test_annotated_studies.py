@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from adapters_store.measures import ANNOTATORS, measures_of
-from analysis.results.answers.annotators import PERSON
+from analysis.results.answers import PERSON
 from analysis.results.leaderboard import leaderboard
 from harness.study.manifest import check_manifest
 from tasks.splits.loading import content_hash, marks_hash

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from analysis.gains.cells import planned_cells
-from analysis.gains.columns import Lane, columns
+from analysis.gains.cells import Lane, columns, planned_cells
 from harness.run.grid import GridReport, steps_of
 from harness.systems.fitted import OF_SYSTEM
 from tests.support.studies.small_study import ONE, OVERRIDES, TWO, small_study

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from analysis.importance.mixed.backgrounds import SLOPE_SPREAD
-from analysis.importance.mixed.tested import MixedTest
+from analysis.importance.detection import SLOPE_SPREAD
+from analysis.importance.mixed_test import MixedTest
 from benchmarks.calibrations.mixed import drawn_grid
 from benchmarks.grids import alternatives
 from benchmarks.grids.alternatives import (

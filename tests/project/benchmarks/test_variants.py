@@ -8,9 +8,8 @@ from scipy.integrate import trapezoid
 from scipy.stats import multivariate_normal, norm
 from scipy.stats import t as student
 
-from analysis.importance.mixed.components import DATA_SETS, TASKS
-from analysis.importance.mixed.replication import replication
-from analysis.importance.mixed.tested import SIGNED, MixedTest
+from analysis.importance.likelihood import DATA_SETS, TASKS
+from analysis.importance.mixed_test import SIGNED, MixedTest, replication
 from benchmarks.grids.variants import (
     ALIKE,
     DATA_SETS_TOO,

@@ -13,8 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis import sharing
 from analysis.report import report
-from analysis.sharing import recomputed
 from harness.cli.main import main
 from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 from tests.support.studies.forged import members, repacked, with_predictions
@@ -44,7 +44,7 @@ def archive(tmp_path_factory):
     store, _ = fake_study(root / "runs", TASKS, constant=[("role", "distress")], **options)
     file = root / "fake-results.tar.xz"
     with pytest.MonkeyPatch.context() as patched, without_pictures():
-        patched.setattr(recomputed, "report", partial(report, draws=200))
+        patched.setattr(sharing, "report", partial(report, draws=200))
         words = ["store", "archive", "fake", "--store", str(store.root), "--out", str(file), "--quiet", *WHO]
         assert main(words) == 0
     return file

@@ -197,7 +197,7 @@ def _read_study(file: Path) -> object:
 
 
 def _read_grid(file: Path) -> object:
-    from analysis.results.own_table import read_own_table
+    from analysis.results.results import read_own_table
 
     return read_own_table(file)
 

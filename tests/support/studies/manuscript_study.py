@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.manuscript.subject import Subject, stored_study
+from analysis.manuscript.frames import Subject, stored_study
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("epitome_er"), FakeTask("empdial_ei"), FakeTask("news_empathy", "continuous"), FakeTask("mine"))

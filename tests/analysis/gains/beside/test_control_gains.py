@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adapters_store.roles import CONTROLS
-from analysis.gains.beside.controls import control_means, controls
+from analysis.gains.comparisons import control_means, controls
 from analysis.gains.gains import gains
 from tests.support.studies.fake_study import FakeTask, fake_study
 

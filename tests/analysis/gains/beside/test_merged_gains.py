@@ -7,9 +7,8 @@ import pytest
 
 from analysis.figures.heatmaps import all_squares, colour_limit, heatmap, of_merged
 from analysis.gains.baselines import baselines
-from analysis.gains.beside.merged import AGAINST, MEANS, MERGED, merged_gains, merged_means
-from analysis.gains.beside.retained import retained
 from analysis.gains.cells import planned_cells
+from analysis.gains.comparisons import AGAINST, MEANS, MERGED, merged_gains, merged_means, retained
 from analysis.gains.gains import gains
 from analysis.sections.gains import merged as section
 from analysis.sections.study_results import StudyResults

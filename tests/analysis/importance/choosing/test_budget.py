@@ -11,22 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.figures.budget import budget_curves
-from analysis.importance.choosing.budget import (
+from analysis.figures.explanations import budget_curves
+from analysis.importance.choosing import (
     BUDGET,
     EFFECTS,
     FAMILY,
     RANDOM,
+    SIZE,
     _row_effects,
     budget,
     enough,
+    rankings,
     row_share,
     share_by_chance,
 )
-from analysis.importance.choosing.ranking import SIZE, rankings
 from analysis.importance.similarity import SIMILARITIES
 from analysis.sections.answers import budgeted
-from analysis.sections.question import Question
+from analysis.sections.study_results import Question
 
 NOTHING = pd.DataFrame(columns=list(SIMILARITIES))
 

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import ndcg_score
 
-from analysis.importance.choosing.chance_order import family_typical, p_of_orders
-from analysis.importance.choosing.ranking import ndcg
+from analysis.importance.choosing import family_typical, ndcg, p_of_orders
 
 FEWEST = 4
 ALONE = {f"t{number}": "the same" for number in range(18)}  # of one family nothing but tasks can change places

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.choosing.ranking import FUSION, advice_for, better
-from analysis.importance.grid import grid_of
-from analysis.importance.mixed.backgrounds import BACKGROUNDS, independent
-from analysis.importance.specification import PRIMARY
+from analysis.importance.choosing import FUSION, advice_for, better
+from analysis.importance.detection import BACKGROUNDS, independent
+from analysis.importance.grid import PRIMARY, grid_of
 from analysis.results.published import results
 from benchmarks.calibrations import suggestions as simulation
 from benchmarks.calibrations.suggestions import (

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.choosing.ranking import (
+from analysis.importance.choosing import (
     FUSION,
     MODEL,
     RANKING_QUALITIES,
@@ -22,7 +22,7 @@ from analysis.importance.choosing.ranking import (
 )
 from analysis.importance.similarity import SIMILARITIES, reciprocal_rank_fusion
 from analysis.sections.answers import choosing
-from analysis.sections.question import Question
+from analysis.sections.study_results import Question
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 SCORE = np.array([0.5, 0.9, 0.7, 0.6])

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.importance.features import CONSTRUCT, SIZE
-from analysis.importance.grid import Grid
+from analysis.importance.grid import CONSTRUCT, SIZE, Grid
 
 NAMES = ("definition", "link")
 

@@ -6,12 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.grid import Grid, grid_of
-from analysis.importance.mixed.backgrounds import effect_sizes
-from analysis.importance.mixed.detectable import own_noise, smallest_slopes
-from analysis.importance.mixed.detection import OWN, SHARES, SMALLEST, detection, smallest_detected
-from analysis.importance.mixed.tested import SIGNED, MixedTest
-from analysis.importance.specification import PRIMARY
+from analysis.importance.detection import (
+    OWN,
+    SHARES,
+    SMALLEST,
+    detection,
+    effect_sizes,
+    own_noise,
+    smallest_detected,
+    smallest_slopes,
+)
+from analysis.importance.grid import PRIMARY, Grid, grid_of
+from analysis.importance.mixed_test import SIGNED, MixedTest
 from analysis.results.published import results
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.importance.mixed.distance import VARIANCES, Distances
+from analysis.importance.mixed_test import VARIANCES, Distances
 from tests.analysis.importance.mixed.grids import NAMES, noise_of, small_grid
 
 

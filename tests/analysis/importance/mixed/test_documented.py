@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.importance.mixed.backgrounds import BACKGROUNDS
+from analysis.importance.detection import BACKGROUNDS
 from benchmarks.calibrations.mixed import GRIDS, MANY, NAMED, REPEATS, SUPPORTED_ALONE, TOGETHER
 
 DOCS = Path(__file__).parents[4] / "docs"

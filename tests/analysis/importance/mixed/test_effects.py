@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.importance.grid import Grid
-from analysis.importance.mixed.components import DATA_SETS, FAMILIES, FEATURES, TASKS, components, differs, points
-from analysis.importance.mixed.effects import Effects, contrasts
+from analysis.importance.likelihood import (
+    DATA_SETS,
+    FAMILIES,
+    FEATURES,
+    TASKS,
+    Effects,
+    components,
+    contrasts,
+    differs,
+    points,
+)
 from tests.analysis.importance.mixed.grids import noise_of, small_grid
 
 

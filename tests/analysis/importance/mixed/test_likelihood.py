@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from analysis.importance.grid import Grid
-from analysis.importance.mixed.components import components
-from analysis.importance.mixed.likelihood import Model, share_reaching
+from analysis.importance.likelihood import Model, components, share_reaching
 from tests.analysis.importance.mixed.grids import NAMES, noise_of, small_grid
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.grid import grid_of
-from analysis.importance.mixed import answer as answer_of
-from analysis.importance.mixed import detectable
-from analysis.importance.mixed.answer import NOT_TESTED, ONLY_TOGETHER, SUPPORTED, Mixed, mixed, slopes_by_choice
-from analysis.importance.mixed.effects import Effects
-from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest, why_not
-from analysis.importance.specification import PRIMARY
+from analysis.importance import detection
+from analysis.importance import mixed as answer_of
+from analysis.importance.grid import PRIMARY, grid_of
+from analysis.importance.likelihood import Effects
+from analysis.importance.mixed import NOT_TESTED, ONLY_TOGETHER, SUPPORTED, Mixed, mixed, slopes_by_choice
+from analysis.importance.mixed_test import DISTANCE, SIGNED, MixedTest, why_not
 from analysis.results.results import Results
 from benchmarks.calibrations.mixed import calibration, drawn_grid
 from tests.analysis.importance.mixed.grids import noise_of, with_outcome
@@ -27,7 +26,7 @@ STEP = 6.0  # points per step that are planted
 def few_grids() -> Iterator[None]:
     """Few grids and few slopes to try: none of these tests is about the third digit of what follows from them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detectable, "GRIDS", 20)
+        patch.setattr(detection, "GRIDS", 20)
         patch.setattr(answer_of, "STEPS", 41)
         yield
 

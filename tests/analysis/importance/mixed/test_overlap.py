@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from analysis.importance.grid import Grid
-from analysis.importance.mixed.components import standardised
-from analysis.importance.mixed.effects import Effects
-from analysis.importance.mixed.overlap import Overlaps
-from analysis.importance.mixed.tested import SIGNED, MixedTest
+from analysis.importance.likelihood import Effects, standardised
+from analysis.importance.mixed_test import SIGNED, MixedTest, Overlaps
 from benchmarks.calibrations.mixed import _overlapping, drawn_grid, of_overlaps
 from tests.analysis.importance.mixed.grids import noise_of, small_grid
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from analysis.importance.mixed.likelihood import Model
-from analysis.importance.mixed.replication import FamilySlopes, pooled, replication
+from analysis.importance.likelihood import Model
+from analysis.importance.mixed_test import FamilySlopes, pooled, replication
 from tests.analysis.importance.mixed.grids import NAMES, noise_of, small_grid
 
 

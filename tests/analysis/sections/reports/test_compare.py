@@ -16,8 +16,8 @@ from scipy.stats import t as student
 
 from adapters_store import Store
 from analysis.gains.cells import cells
-from analysis.results.two_studies import flat
-from analysis.sections.reports.compare import (
+from analysis.results.comparisons import flat
+from analysis.sections.compare import (
     COMPARED,
     GAIN,
     HARM,

@@ -1,0 +1,275 @@
+"""The leaderboard as a figure, for every target all contestants by their score; and tasks by their use of context.
+
+``board_plan`` draws a panel per target from the frame of ``board_frame``, which lies beside the figure as CSV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, floor, isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.roles import SYSTEM, TRANSFER
+from analysis.figures.drawing import COLOUR, PALE, FigureFiles, figure_of, make_plain, shortened, write_figure_files
+from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.layout import EDGE, GAP, GRID, MINUS, Panelled, panels_on, parts_of, write_panels
+from analysis.figures.plan import (
+    CAPITAL,
+    INK,
+    LEGEND,
+    PAGE,
+    SMALLEST,
+    SOFT,
+    Box,
+    Dot,
+    Item,
+    Label,
+    Line,
+    Mark,
+    Plan,
+    described,
+    entries,
+    fitting,
+    legend,
+    rounded,
+    title_of,
+    titles_of,
+    with_texts,
+)
+from analysis.figures.uncertainty_map import heading
+from analysis.gains.cells import Manifest
+from analysis.kept import NOWHERE, Kept
+from analysis.results.comparisons import FULL, LEARNS, TEACHES, context_by_task
+from analysis.tables import Declared, bare, framed, signed
+from tasks.plain_text import counted, harmless
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+BOARD = "leaderboard"
+COLUMNS = {
+    "target": Declared("str", "task that was trained and tested: a panel"),
+    "panel": Declared("str", "its title"),
+    "metric": Declared("str", "its metric"),
+    "system": Declared("str", "contestant, as of the leaderboard"),
+    "row": Declared("str", "its name in the figure; of a transfer the title of the task below"),
+    "role": Declared("str", "system, or what of the adapters it is"),
+    "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: none, or it leaks"),
+    "score": Declared("float64", "test score"),
+    "low": Declared("float64", "lower end of its 95 % interval"),
+    "high": Declared("float64", "its upper end"),
+    "is_tied": Declared("boolean", "no more than chance apart from the highest score; undefined: not tested"),
+}
+OWN, OTHERS = "#2166ac", "#a0522d"  # adapters, and systems
+
+ROW, HEAD, FOOT = 9.0, 19.0, 11.0  # points of a row, and of a panel's title and axis
+NAMES, SCORES = 0.40, 17.0  # share of a panel's width for names, and points for scores
+HIGHEST = 585.0  # points of all panels of a page
+DEPTHS: list[type] = [Box, Line, Dot]
+
+
+def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.DataFrame:
+    """One row per contestant of a setting, in COLUMNS, from the rows of a leaderboard: those of a target in order."""
+    own, titles = board[board.setting == setting], titles_of(manifest)
+    panels = [titles[target] for target in own.target]
+    named = zip(own.system, own.role, own.intermediate, strict=True)
+    rows = [f"on {titles.get(below, below)}" if role == TRANSFER else harmless(name) for name, role, below in named]
+    rows = [f"{row} (leaks)" if leaks else row for row, leaks in zip(rows, own.is_leaking, strict=True)]
+    return framed(own.assign(panel=panels, row=rows), COLUMNS).reset_index(drop=True)
+
+
+def board_title(manifest: Manifest, setting: str) -> str:
+    """The title: SYNTHETIC DATA where they are made up, the study, and what the panels are."""
+    return title_of("Leaderboard", manifest, setting, "all systems by their test score, with 95 % intervals")
+
+
+def write_boards(
+    board: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE, *, prints: bool = False
+) -> list[FigureFiles]:
+    """Draw a panel per target for every setting."""
+    settings = (
+        (setting, board_frame(board, manifest, setting), board_title(manifest, setting))
+        for setting in dict.fromkeys(board.setting)
+    )
+    return write_panels(Panelled(BOARD, board_parts, board_plan), settings, out, kept, prints=prints)
+
+
+def board_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The frame in parts of so many targets as stand on a page of ``width`` cm, with their names."""
+    targets = list(dict.fromkeys(frame.target))
+    highest = max(_height(sum(frame.target == target)) for target in targets)
+    most = panels_on(width, len(targets)).across * max(1, int(HIGHEST / highest))
+    yield from parts_of(frame, name, most)
+
+
+def _height(rows: int) -> float:
+    return HEAD + ROW * rows + FOOT + GAP
+
+
+def board_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
+    """A panel per target, side by side on ``width`` cm at most, each on an axis of its own."""
+    frame, targets = with_texts(frame, ["row"]), list(dict.fromkeys(frame.target))
+    across, panel_width, full = panels_on(width, len(targets))
+    words, top = heading(title, full)
+    layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
+    for start in range(0, len(targets), across):
+        parts = [frame[frame.target == target] for target in targets[start : start + across]]
+        for place, part in enumerate(parts):
+            marks, names = _panel(part, EDGE + place * (panel_width + GAP), top, panel_width)
+            layers["marks"] += marks
+            layers["names"] += [name for name in names if name.text]
+        top += max(_height(len(part)) for part in parts)
+    layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # rows do not overlap
+    items = _legend(frame)
+    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
+    return rounded(Plan(full, bottom + EDGE, board_words(frame, title), layers, top, entries(items)))
+
+
+def _axis(part: pd.DataFrame) -> tuple[float, float]:
+    """The ends of a panel's axis: whole tenths around all scores and intervals."""
+    values = part[["low", "score", "high"]].to_numpy(dtype=float)
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return 0.0, 1.0
+    low, high = floor(10 * values.min() + 1e-9) / 10, ceil(10 * values.max() - 1e-9) / 10
+    return low, max(high, low + 0.1)
+
+
+def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[Mark], list[Label]]:
+    """The marks and the texts of a panel from its upper left corner."""
+    left, right, first = x + NAMES * width, x + width - SCORES, y + HEAD
+    last, (low, high) = first + ROW * len(part), _axis(part)
+
+    def at(score: float) -> float:
+        return left + 3.0 + (right - left - 6.0) * (score - low) / (high - low)
+
+    marks: list[Mark] = [Box(left, first, right - left, last - first, "", GRID, 0.6)]
+    names = list(_title(part, x, y, width))
+    if (ranked := part.score[part["rank"].notna()]).size:
+        marks.append(Line(at(ranked.max()), first, at(ranked.max()), last, GRID, 0.9))
+    for place, row in enumerate(part.itertuples()):
+        middle = first + ROW * (place + 0.5)
+        text, base = fitting(row.row, SMALLEST, left - x - 3.0), middle + CAPITAL * SMALLEST
+        names.append(Label(left - 3.0, base, text, SMALLEST, "end"))
+        value = bare(row.score).replace("-", MINUS) if np.isfinite(row.score) else "none"
+        names.append(Label(x + width, base, value, SMALLEST, "end", 0.0, SOFT))
+        marks += _interval(row, at, middle)
+    for score, end, anchor in ((low, left, "start"), (high, right, "end")):
+        names.append(Label(end, last + 7.5, f"{score:.1f}".replace("-", MINUS), SMALLEST, anchor, 0.0, SOFT))
+    return marks, names
+
+
+def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[Label]:
+    yield Label(x, y + 7.0, fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, INK, True)
+    yield Label(x, y + 15.5, METRIC_NAMES[part.metric.iloc[0]], SMALLEST, "start", 0.0, SOFT)
+
+
+def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a row of the frame, and a function
+    """A contestant's interval and score: full where it is tied with the best, hollow where it is not."""
+    if not np.isfinite(row.score):
+        return []
+    colour = OTHERS if row.role == SYSTEM else OWN
+    marks: list[Mark] = []
+    if np.isfinite([row.low, row.high]).all():
+        marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
+    fill = colour if _is_tied(row.is_tied) else "#ffffff"
+    return [*marks, Dot(at(row.score), y, 1.9, fill, colour, 0.8)]
+
+
+def _is_tied(value: Any) -> bool:  # noqa: ANN401 - True, False or undefined, as read from a file too
+    return not pd.isna(value) and bool(value)
+
+
+def _legend(frame: pd.DataFrame) -> list[Item]:
+    """What the marks mean; those that do not occur are left out."""
+    is_system = frame.role == SYSTEM
+    entries = [
+        (is_system.any(), Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval")),
+        ((~is_system).any(), Item(_key(OWN, OWN), 16.0, "adapters, or the whole model")),
+        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, SOFT, SOFT, 0.8)], 4.0, "highest, or tied with it")),
+        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", SOFT, 0.8)], 4.0, "lower, or not tested")),
+    ]
+    return [item for occurs, item in entries if occurs]
+
+
+def _key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
+    return lambda x, y: [Line(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.9, fill, colour, 0.8)]
+
+
+def board_words(frame: pd.DataFrame, title: str) -> str:
+    """What the figure shows, for those who do not see it: the best of every target, and how many are tied with it."""
+    named = []
+    for _, part in frame[frame["rank"].notna()].groupby("target", sort=False):
+        best, tied = part.loc[part.score.idxmax()], sum(map(_is_tied, part.is_tied)) - 1
+        named.append(f"{best.panel}: {best.row}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
+    panels = counted(frame.target.nunique(), "target")
+    shown = f"The figure has the scores of all systems on {panels}, the highest first. {'; '.join(named)}."
+    return described(title, shown)
+
+
+SENSITIVITY = "sensitivity"
+PANELS = {
+    SENSITIVITY: "lost alone when contexts are swapped (points)",
+    TEACHES: "taught: mean gain of other tasks (points)",
+    LEARNS: "learned: mean gain from other tasks (points)",
+}
+CONTEXT = "context_sensitivity"
+WHAT = "Context sensitivity of tasks, the most sensitive on top, beside what they teach and learn"
+INTERVALS = "95 % intervals: of what is lost over groups of test items and seeds, of mean gains over the other tasks"
+
+
+def write_context(
+    probed: pd.DataFrame, gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE
+) -> list[FigureFiles]:
+    """Draw the tasks that have a probe and a gain, beside their CSV; nothing where there is none.
+
+    ``probed`` and ``gains`` are as ``context_by_task`` takes them.
+    """
+    frame = context_by_task(probed, gains)
+    if frame.empty:
+        return []
+    out.mkdir(parents=True, exist_ok=True)
+    titles = titles_of(manifest)
+    frame = frame.assign(title=[titles[task] for task in frame["task"]])
+    title = title_of(WHAT, manifest, FULL, INTERVALS)
+    return [write_figure_files(frame, out / CONTEXT, title, draw_context, kept=kept)]
+
+
+def draw_context(frame: pd.DataFrame, title: str) -> Figure:
+    """Three panels with the same rows; above those of gains, Spearman's correlation with the first."""
+    tasks = frame.drop_duplicates("task").sort_values(SENSITIVITY, kind="stable").reset_index(drop=True)
+    places = {task: place for place, task in enumerate(tasks["task"])}
+    figure = figure_of(11, 1.9 + 0.3 * len(tasks), title)
+    panels = figure.subplots(1, len(PANELS), sharey=True)
+    for axes, (part, label) in zip(panels, PANELS.items(), strict=True):
+        axes.axvline(0, color=PALE, lw=0.8, zorder=0)
+        if part == SENSITIVITY:
+            _marks(axes, tasks, places, (SENSITIVITY, "sensitivity_low", "sensitivity_high"))
+            axes.set_yticks(range(len(tasks)), [shortened(name) for name in tasks["title"]])
+        else:
+            rows = frame[frame["part"] == part]
+            _marks(axes, rows, places, ("mean", "low", "high"))
+            axes.set_title(_correlation(rows), fontsize=8.5)
+        axes.set_xlabel(label, fontsize=8.5)
+        axes.set_ylim(-0.6, len(tasks) - 0.4)
+        make_plain(axes)
+    return figure
+
+
+def _marks(axes: Axes, rows: pd.DataFrame, places: dict[str, int], names: tuple[str, str, str]) -> None:
+    """A mark per task with its interval, if it has any."""
+    value, low, high = (rows[name].to_numpy(float) for name in names)
+    spread = np.nan_to_num(np.array([value - low, high - value]))
+    axes.errorbar(value, [places[task] for task in rows["task"]], xerr=spread, fmt="o", ms=4, lw=1, color=COLOUR)
+
+
+def _correlation(rows: pd.DataFrame) -> str:
+    rho = rows["rho"].iloc[0] if len(rows) else float("nan")
+    few = f"{len(rows)} tasks: too few for a correlation"
+    return f"Spearman's rho with what is lost: {signed(rho, 2)}, {len(rows)} tasks" if isfinite(rho) else few

@@ -1,1 +1,0 @@
-"""What stands beside the transfers of a study, and is compared with them: controls, and merged intermediates."""

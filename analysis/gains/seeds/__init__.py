@@ -1,1 +1,0 @@
-"""What training runs add to the error of gains."""

@@ -1,1 +1,0 @@
-"""What systems answer beside what people do: rationales, annotators, probabilities, and options asked otherwise."""

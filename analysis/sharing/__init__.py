@@ -1,1 +1,0 @@
-"""Shared results computed again, and held against what was kept."""
