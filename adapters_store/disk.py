@@ -150,16 +150,13 @@ def publish(prepared: Path, destination: Path, markers: tuple[str, ...], attic: 
             return True
         if any((destination / marker).exists() for marker in markers):
             return False
-        _clear(destination, markers, attic / f"aside-{uuid.uuid4().hex}")
-
-
-def _clear(destination: Path, markers: tuple[str, ...], aside: Path) -> None:
-    """Move an incomplete folder aside; if another process has completed it meanwhile, move it back."""
-    with suppress(FileNotFoundError):  # another process has just done the same
-        destination.rename(aside)
-        if any((aside / marker).exists() for marker in markers):
-            with suppress(OSError):  # a third process has taken the name: theirs stays
-                aside.rename(destination)
+        # move an incomplete folder aside; if another process has completed it meanwhile, move it back
+        aside = attic / f"aside-{uuid.uuid4().hex}"
+        with suppress(FileNotFoundError):  # another process has just done the same
+            destination.rename(aside)
+            if any((aside / marker).exists() for marker in markers):
+                with suppress(OSError):  # a third process has taken the name: theirs stays
+                    aside.rename(destination)
 
 
 class CannotWrite(StoreError):

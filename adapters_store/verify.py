@@ -44,9 +44,22 @@ def verify(store: Store, watch: Watch = lambda done, of: None) -> Verification:
             _verify_record(store, name, outcome)
     for name in disk.names(store.root / "measures"):
         if _is_ours(store.root / "measures" / name, outcome):
-            _verify_measure(store.root / "measures" / name, outcome)
+            folder = store.root / "measures" / name
+            try:
+                stored_measure(folder / MEASURE, "measure of this name")
+            except StoreError as problem:
+                outcome.damaged.append(str(problem))
+            else:
+                outcome.measures += 1
+            outcome.unknown += _unknown(folder, {MEASURE})
     _verify_manifests(store, outcome)
-    _verify_searches(store, outcome)
+    for entry in disk.walk(str(store.root / SEARCHES)):
+        if entry.name != SEARCH:
+            continue
+        with disk.reading(entry.path):
+            is_whole = read_signed(disk.content(entry.path)) is not None
+        if not is_whole:
+            outcome.damaged.append(f"{entry.path}: not as it was written; run the same search again to write it anew")
     watch(len(objects), len(objects))
     return outcome
 
@@ -88,16 +101,6 @@ def _verify_record(store: Store, key: str, outcome: Verification) -> None:
     outcome.unknown += _unknown(folder, {MARKER, *record.files})
 
 
-def _verify_measure(folder: Path, outcome: Verification) -> None:
-    try:
-        stored_measure(folder / MEASURE, "measure of this name")
-    except StoreError as problem:
-        outcome.damaged.append(str(problem))
-    else:
-        outcome.measures += 1
-    outcome.unknown += _unknown(folder, {MEASURE})
-
-
 def _verify_manifests(store: Store, outcome: Verification) -> None:
     known = store.manifests()
     for name in known:
@@ -109,16 +112,6 @@ def _verify_manifests(store: Store, outcome: Verification) -> None:
         outcome.manifests += 1
         outcome.missing[name] = sorted(key for key in keys if key not in store)
     outcome.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in known})
-
-
-def _verify_searches(store: Store, outcome: Verification) -> None:
-    for entry in disk.walk(str(store.root / SEARCHES)):
-        if entry.name != SEARCH:
-            continue
-        with disk.reading(entry.path):
-            is_whole = read_signed(disk.content(entry.path)) is not None
-        if not is_whole:
-            outcome.damaged.append(f"{entry.path}: not as it was written; run the same search again to write it anew")
 
 
 def _unknown(folder: Path, names: set[str]) -> Iterator[str]:

@@ -52,11 +52,6 @@ def add(leaves: Leaves) -> None:
     publish.add_argument("--repository", metavar="OWNER/NAME", required=True, help="where to, on the hub")
     publish.add_argument("--yes", action="store_true", help="upload; needs a token in HF_TOKEN")
     publish.add_argument("--public", action="store_true", help="to a public repository (default: a private one)")
-    _add_import(leaves)
-    _add_pretrain(leaves)
-
-
-def _add_import(leaves: Leaves) -> None:
     bring = leaf_of(
         leaves,
         "import SOURCE",
@@ -72,6 +67,7 @@ def _add_import(leaves: Leaves) -> None:
         "--backbone", metavar="NAME", help="what it stands on (default: what its own configuration names as its model)"
     )
     bring.add_argument("--revision", metavar="REV", default="", help="branch, tag or commit on the hub")
+    _add_pretrain(leaves)
 
 
 def _add_pretrain(leaves: Leaves) -> None:
@@ -224,7 +220,16 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         whole_words=options.whole_words,
         seed=options.seed,
     )
-    corpus = _corpus(options)
+    # the texts of the file and of the tasks' training rows, less those of validation and test rows
+    from harness.training.tokens.corpus import corpus_of, later_texts, training_texts
+
+    own, others = (dict(_splits(options, names)) for names in (options.task, options.apart_from))
+    texts = [text for splits in own.values() for text in training_texts(splits)]
+    if options.texts:
+        lines = Texts(options.texts, options.format, text=options.text).lines()
+        texts += [line.text for line in lines if not line.problem]
+    apart = [text for splits in (*own.values(), *others.values()) for text in later_texts(splits)]
+    corpus = corpus_of(texts, apart=apart, seed=options.seed)
     with Bars(quiet=options.quiet) as bars:
         result = pretrain(
             backbone,
@@ -236,19 +241,6 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         )
     _print_pretrained(options, corpus, result)
     return 0
-
-
-def _corpus(options: argparse.Namespace) -> Corpus:
-    """The texts of the file and of the tasks' training rows, less those of validation and test rows."""
-    from harness.training.tokens.corpus import corpus_of, later_texts, training_texts
-
-    own, others = (dict(_splits(options, names)) for names in (options.task, options.apart_from))
-    texts = [text for splits in own.values() for text in training_texts(splits)]
-    if options.texts:
-        lines = Texts(options.texts, options.format, text=options.text).lines()
-        texts += [line.text for line in lines if not line.problem]
-    apart = [text for splits in (*own.values(), *others.values()) for text in later_texts(splits)]
-    return corpus_of(texts, apart=apart, seed=options.seed)
 
 
 def _splits(options: argparse.Namespace, names: list[str]) -> Iterator[tuple[str, Splits]]:

@@ -41,7 +41,10 @@ def show_plan(options: argparse.Namespace) -> int:
     stored = {cell.key for cell in plan.cells if cell.key in study.store} - {cell.key for cell in again}
     stored_records = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
     causes = why(plan, study.store, stored_records) if options.why else None
-    _load_tokenizer(plan)
+    # BadBackbone, now and not in the first cell, if no tokenizer can be made of its files
+    from harness.training.tokens.tokenizer import load_tokenizer
+
+    load_tokenizer(plan.backbone)
     costs = Costs(plan, study.store, stored_records)
     targets = dict.fromkeys(cell.target for cell in plan.cells)
     cells = [_plan_row(name, plan.cells, stored) for name in targets]
@@ -88,13 +91,6 @@ def _sharing(plan: Plan) -> list[str]:
     from tasks.splits.contamination import joined_families, sharing_texts
 
     return joined_families(sharing_texts(plan.splits), plan.splits)
-
-
-def _load_tokenizer(plan: Plan) -> None:
-    """BadBackbone, now and not in the first cell, if no tokenizer can be made of its files."""
-    from harness.training.tokens.tokenizer import load_tokenizer
-
-    load_tokenizer(plan.backbone)
 
 
 def _print_why(plan: Plan, causes: list[Why]) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.scoring.answers import TextScorer
-    from harness.scoring.parts import Summary
     from harness.scoring.scoring_tasks import ScoringTask
     from harness.scoring.texts import Line
 
@@ -133,7 +132,15 @@ def score_texts(options: argparse.Namespace) -> int:
     print_rows(shown, as_json=False, spare=("kind", "metric"))
     for line in notes:
         print(line)
-    _print_summary(summary, out, listed_path(out))
+    listed = listed_path(out)
+    print(f"\n{summary.scored} of {summary.texts} texts scored: {out}")
+    for why, count in summary.listed.most_common():
+        print(f"  {count} text{'s' * (count > 1)}: {why}")
+    if summary.listed:
+        print(f"  listed in {listed}")
+    if summary.formulas:
+        cells = counted(summary.formulas, "cell")
+        print(f"  {cells} would be computed by a spreadsheet; to open the file in one, write it with --spreadsheet")
     if figures:
         print(f"figures, each with its CSV: {', '.join(figures)}")
     return 0
@@ -183,17 +190,6 @@ def _notes(tasks: Sequence[ScoringTask], wanted: Sequence[str], manifest: Mappin
         for adapter in tasks
         if adapter.is_imported
     ]
-
-
-def _print_summary(summary: Summary, out: Path, listed: Path) -> None:
-    print(f"\n{summary.scored} of {summary.texts} texts scored: {out}")
-    for why, count in summary.listed.most_common():
-        print(f"  {count} text{'s' * (count > 1)}: {why}")
-    if summary.listed:
-        print(f"  listed in {listed}")
-    if summary.formulas:
-        cells = counted(summary.formulas, "cell")
-        print(f"  {cells} would be computed by a spreadsheet; to open the file in one, write it with --spreadsheet")
 
 
 def _cell_text(value: object) -> object:

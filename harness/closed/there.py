@@ -261,7 +261,11 @@ class Job:
             logits = {name: torch.from_numpy(values.copy()) for name, values in lane.logits.items()}
             self._new[cell.key] = Outcome(logits, facts)
         self.trained += len(cells)
-        self._write()
+        # write the outcomes of this call; a file that has become large is left behind, and another begun
+        path = self.out / f"outcomes-{self._name}.safetensors"
+        write_outcomes(path, self._new)
+        if path.stat().st_size > MOST / 2:
+            self._new, self._name = {}, uuid.uuid4().hex[:8]
         for cell in cells:
             attempt.store.drop_pack(cell.key)
 
@@ -282,13 +286,6 @@ class Job:
         begun = self._begun.setdefault(what, epoch)
         if begun < epoch < epochs and time.monotonic() > self.until:
             raise TimeIsUp
-
-    def _write(self) -> None:
-        """Write the outcomes of this call; a file that has become large is left behind, and another begun."""
-        path = self.out / f"outcomes-{self._name}.safetensors"
-        write_outcomes(path, self._new)
-        if path.stat().st_size > MOST / 2:
-            self._new, self._name = {}, uuid.uuid4().hex[:8]
 
     def _provenance(self, lanes: int, chunk: int, spent: Sequence[float], device: torch.device) -> dict[str, Any]:
         plan = self.parcel.plan

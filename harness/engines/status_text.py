@@ -17,8 +17,15 @@ def lines(now: StudyStatus, left: TimeLeft | None) -> list[str]:
     for state in (RUNNING, QUEUED, STALLED):
         packs = [pack for pack in now.packs if pack.state == state]
         text += block(state, now.counts[state], [_pack_line(pack) for pack in packs])
-    text += block(FAILED, now.counts[FAILED], _failure_lines(now))
-    text += block(NOT_RUN, now.counts[NOT_RUN], _not_run_lines(now))
+    text += block(
+        FAILED, now.counts[FAILED], [f"{note.label}: {' '.join(note.reason.split())}" for note in now.failures.values()]
+    )
+    # how many cells cannot be run, by the intermediate that failed
+    below = (next(key for key in cell.stands_on if key in now.failures) for cell in now.of(NOT_RUN))
+    waiting = Counter(now.failures[key].label for key in below)
+    text += block(
+        NOT_RUN, now.counts[NOT_RUN], [f"{count} on {label}, which failed" for label, count in waiting.items()]
+    )
     text += block(WAITING, now.counts[WAITING], [])
     if left is not None:
         text.append(time_line(left))
@@ -86,17 +93,6 @@ def _pack_line(pack: PackStatus) -> str:
     rate = note.seconds_an_epoch
     pace = "" if rate is None else f", {rate:.2g} s an epoch" if rate < 10 else f", {span(rate)} an epoch"
     return f"{epoch}{pace}, {location(note)}, noted {span(pack.age)} ago"
-
-
-def _failure_lines(now: StudyStatus) -> list[str]:
-    return [f"{note.label}: {' '.join(note.reason.split())}" for note in now.failures.values()]
-
-
-def _not_run_lines(now: StudyStatus) -> list[str]:
-    """How many cells cannot be run, by the intermediate that failed."""
-    below = (next(key for key in cell.stands_on if key in now.failures) for cell in now.of(NOT_RUN))
-    waiting = Counter(now.failures[key].label for key in below)
-    return [f"{count} on {label}, which failed" for label, count in waiting.items()]
 
 
 def _pack_json(pack: PackStatus) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +156,14 @@ class Costs:
         for pack in packs:
             recipe = Recipe.of(pack.cells)
             for family in ("cpu", "cuda"):
-                shape = shape_of(recipe, self.plan.backbone, _longest(self.tokens[pack.target]), family)
+                tokens = self.tokens[pack.target]
+                import numpy as np
+
+                from harness.training.trained import Part
+
+                shape = shape_of(
+                    recipe, self.plan.backbone, {"longest": Part(tokens.longest, np.zeros(len(tokens.longest)))}, family
+                )
                 need = {"target": pack.target, "lanes": len(pack.cells), "lane_bytes": shape.lane_bytes()}
                 need["bytes"] = shape.shared_bytes() + len(pack.cells) * shape.lane_bytes()
                 needs[family] = max(needs.get(family, need), need, key=lambda candidate: int(candidate["bytes"]))
@@ -187,14 +194,6 @@ def _tokens(plan: Plan, name: str) -> RowTokens:
 
     splits = plan.splits[name]
     return row_tokens(splits.task, (*splits.train, *splits.validation, *splits.test), plan.study, plan.backbone)
-
-
-def _longest(tokens: RowTokens) -> Mapping[str, Any]:
-    import numpy as np
-
-    from harness.training.trained import Part
-
-    return {"longest": Part(tokens.longest, np.zeros(len(tokens.longest)))}
 
 
 def _round(hours: float) -> float:

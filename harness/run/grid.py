@@ -106,7 +106,14 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
         missing = []
         for cell in pack.cells:
             if cell.key in store and cell.key not in again:
-                _take(cell, store, report)
+                # count a cell as stored, or as failed if its record is damaged
+                try:
+                    store.get(cell.key)
+                except StoreError as problem:
+                    report.failed.append((cell, str(problem)))
+                else:
+                    store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
+                    report.stored.append(cell)
             else:
                 missing.append(cell)
         if missing:
@@ -136,17 +143,6 @@ def seed_by_seed(plan: Plan) -> list[Pack]:
     for pack in packs:
         place(pack)
     return list(ordered.values())
-
-
-def _take(cell: Cell, store: Store, report: GridReport) -> None:
-    """Count a cell as stored, or as failed if its record is damaged."""
-    try:
-        store.get(cell.key)
-    except StoreError as problem:
-        report.failed.append((cell, str(problem)))
-    else:
-        store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
-        report.stored.append(cell)
 
 
 def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:

@@ -49,16 +49,11 @@ class CellResult:
 
     def numbers_and_flags(self) -> dict[str, Any]:
         """The results of the record."""
-        results = self._numbers()
-        return {**results, "flags": self._flags(results)}
-
-    def _numbers(self) -> dict[str, Any]:
-        """The record's numbers; with folds, the test is all rows out of fold and validation the mean over folds."""
         metric, folds, first = self.recipe.metric, self.folds, self.folds[0]
         labels = np.concatenate([fold.labels("test") for fold in folds])
         logits = np.concatenate([fold.logits["test"] for fold in folds])
         further = metrics.secondary(self.recipe.kind, metric, labels, logits)
-        return {
+        results = {
             **first.proofs,
             "metric": metric,
             "test": finite(metrics.score(metric, labels, logits)),
@@ -75,6 +70,21 @@ class CellResult:
             **({"unanswered": unanswered} if (unanswered := self._unanswered()) else {}),
             **({"folds": [_fold(fold) for fold in folds]} if len(folds) > 1 else {}),
         }
+        flags = []
+        constant = is_constant(self.recipe.metric, np.concatenate([fold.logits["test"] for fold in self.folds]))
+        if constant or results["test"] is None or results["test"] <= results["floor"]:
+            flags.append("collapsed")
+        if constant:
+            flags.append("constant_prediction")
+        if self.cell.is_stacked and not (results["liveness"] or 0.0) > model.ALIVE:
+            flags.append("dead_intermediate")
+        if leak_of(self.cell.spec.get("config", {})):
+            flags.append(LEAKING)
+        if self.task.label.classes:
+            seen = {index for fold in self.folds for row in fold.rows.test for index in classes_of(row.label)}
+            names = enumerate(self.task.label.classes)
+            flags += [f"class_missing_in_test:{name}" for index, name in names if index not in seen]
+        return {**results, "flags": flags}
 
     def _commonest(self) -> Any:  # noqa: ANN401 - an answer, or one per test row
         """What a model that has learned nothing would say of every test row: its training rows' commonest answer."""
@@ -99,23 +109,6 @@ class CellResult:
         values = [fold.proofs.get("liveness") for fold in self.folds]
         known = [liveness for liveness in values if liveness is not None]
         return min(known) if len(known) == len(values) else None
-
-    def _flags(self, results: dict[str, Any]) -> list[str]:
-        flags = []
-        constant = is_constant(self.recipe.metric, np.concatenate([fold.logits["test"] for fold in self.folds]))
-        if constant or results["test"] is None or results["test"] <= results["floor"]:
-            flags.append("collapsed")
-        if constant:
-            flags.append("constant_prediction")
-        if self.cell.is_stacked and not (results["liveness"] or 0.0) > model.ALIVE:
-            flags.append("dead_intermediate")
-        if leak_of(self.cell.spec.get("config", {})):
-            flags.append(LEAKING)
-        if self.task.label.classes:
-            seen = {index for fold in self.folds for row in fold.rows.test for index in classes_of(row.label)}
-            names = enumerate(self.task.label.classes)
-            flags += [f"class_missing_in_test:{name}" for index, name in names if index not in seen]
-        return flags
 
     def write_files(self, folder: Path, *, with_weights: bool) -> None:
         """What the first training has learned, and history and predictions of all."""

@@ -19,7 +19,7 @@ from harness.training.batches import GRID, collate
 from harness.training.inputs import Encoded
 from harness.training.lanes.forward import Lanes
 from harness.training.lanes.frozen import AllTokens, Frozen, Layer
-from harness.training.lanes.products import Linear, multiplied
+from harness.training.lanes.products import multiplied
 
 TOKENS = 3072  # of all lanes in one pass: what a layer makes of more no longer fits into a processor's nearer memory
 FEWEST = 128  # of one lane, however many there are: products of fewer rows are slower
@@ -95,7 +95,9 @@ def _block(frozen: Frozen, layer: Layer, lanes: Lanes, depth: int, hidden: Tenso
         context = torch.cat(parts, dim=1).transpose(1, 2)
         hidden = hidden[:, :, [token for run in rows for token in range(run.start, run.tokens.stop, run.length)]]
     hidden = layer.attention_norm(layer.attended(context).add_(hidden))
-    total = layer.down(_activated(frozen, layer.up, hidden)).add_(hidden)
+    # what the activation makes of a dense layer
+    is_gelu = type(frozen.activation).__name__ == "GELUActivation"
+    total = layer.down(layer.up.gelu(hidden) if is_gelu else frozen.activation(layer.up(hidden))).add_(hidden)
     for banks in (lanes.intermediates, lanes.targets):
         if banks and depth in banks:
             total = banks[depth](total, layer.output_norm)
@@ -105,12 +107,6 @@ def _block(frozen: Frozen, layer: Layer, lanes: Lanes, depth: int, hidden: Tenso
 def _rows_of(values: Tensor, run: Run) -> Tensor:
     """The tokens of a run, ``[K, rows, length, d]``."""
     return values[:, 0, run.tokens].view(len(values), run.rows, run.length, -1)
-
-
-def _activated(frozen: Frozen, up: Linear, hidden: Tensor) -> Tensor:
-    """What the activation makes of a dense layer."""
-    is_gelu = type(frozen.activation).__name__ == "GELUActivation"
-    return up.gelu(hidden) if is_gelu else frozen.activation(up(hidden))
 
 
 def _attended(attention: AllTokens, hidden: Tensor, rows: Sequence[Run]) -> Tensor:

@@ -72,7 +72,10 @@ def scoring_tasks(
     """
     known = list(manifest["tasks"])
     if system:
-        _check_system(manifest, system)
+        names = list(manifest["study"].get("systems", []))
+        if system not in names:
+            has = f"; it has {', '.join(names)}" if names else ", and no other"
+            raise BadInput(f"study {manifest['name']!r} has no system {system!r}{nearest(system, names)}{has}")
     imported = [] if system else imports_of(manifest)
     by_name = {
         name: _of_task(store, manifest, name, seed, system)
@@ -97,14 +100,6 @@ def of_imports(study: StudyConfig, store: Store, tasks: Sequence[str]) -> dict[s
     if not tasks or not all(name in study.imported or imported_as(store, name) for name in tasks):
         return None
     return {"name": study.name, "tasks": {}, "cells": [], "study": with_imported(study, store).as_json()}
-
-
-def _check_system(manifest: Mapping[str, Any], system: str) -> None:
-    """BadInput where a study has no system of this name."""
-    names = list(manifest["study"].get("systems", []))
-    if system not in names:
-        has = f"; it has {', '.join(names)}" if names else ", and no other"
-        raise BadInput(f"study {manifest['name']!r} has no system {system!r}{nearest(system, names)}{has}")
 
 
 def _of_import(store: Store, manifest: Mapping[str, Any], name: str) -> ScoringTask | None:

@@ -80,21 +80,17 @@ def export(store: Store, facts: Facts, out: Path, *, with_bin: bool = False) -> 
         folder.mkdir()
         for name in FILES:
             shutil.copyfile(open_weights(store, facts.record.key, f"adapter/{name}"), folder / name)
-        _name_classes(folder / "head_config.json", facts.task)
+        path = folder / "head_config.json"
+        head = json.loads(path.read_text(encoding="utf-8"))
+        names = list(facts.task["classes"])
+        if len(names) == head["config"]["num_labels"] and len(set(names)) == len(names):
+            head["config"]["label2id"] = {name: number for number, name in enumerate(names)}
+            path.write_text(json.dumps(head, indent=2), encoding="utf-8")  # the library takes the names in their order
         if with_bin:
             _pickle(folder)
         (folder / "README.md").write_text(card(facts), encoding="utf-8")
         folder.rename(out)
     return out
-
-
-def _name_classes(path: Path, task: Mapping[str, Any]) -> None:
-    """Give the head's outputs the names of the task's classes instead of numbers."""
-    head = json.loads(path.read_text(encoding="utf-8"))
-    names = list(task["classes"])
-    if len(names) == head["config"]["num_labels"] and len(set(names)) == len(names):
-        head["config"]["label2id"] = {name: number for number, name in enumerate(names)}
-        path.write_text(json.dumps(head, indent=2), encoding="utf-8")  # the library takes the names in their order
 
 
 def _pickle(folder: Path) -> None:

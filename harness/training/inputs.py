@@ -14,7 +14,7 @@ from harness.study.config import share_of
 from harness.training.tokens.tokenizer import Tokenizer
 from tasks.errors import BadInput
 from tasks.splits.loading import Splits
-from tasks.task import Answer, Example, Turn, classes_of
+from tasks.task import Answer, Example, classes_of
 
 BLOCK = 1000  # rows whose texts are tokenised in one call
 
@@ -87,7 +87,14 @@ class InputFormat:
         if self.tags == "separator":
             return [turn.text + " " for turn in row.context], " " + row.text if row.context else row.text
         tag = "listener" if self.tags == "listener" else "target"
-        return [_words(row.context, self.tags)], f" <{tag}> {row.text} </{tag}>"
+        # earlier turns between the literal words of their speakers; the listener who asks a question is not done yet
+        words = [f"<{turn.speaker}> {turn.text} </{turn.speaker}>" for turn in row.context]
+        if self.tags == "question":
+            is_begun = bool(row.context) and row.context[-1].speaker == "listener"
+            words[-1 if is_begun else len(words) :] = [
+                f"<listener> {row.context[-1].text}" if is_begun else "<listener>"
+            ]
+        return [" ".join(words)], f" <{tag}> {row.text} </{tag}>"
 
     def _windows(
         self, turns: Sequence[list[int]], target: list[int], later: Sequence[list[int]]
@@ -132,15 +139,6 @@ def sides(earlier: int, later: int, room: int) -> tuple[int, int]:
     """How many tokens of two sides are read: each has half of the room, and what the other does not need."""
     of_earlier = min(earlier, max(room // 2, room - later))
     return of_earlier, min(later, room - of_earlier)
-
-
-def _words(context: Sequence[Turn], tags: str) -> str:
-    """Earlier turns between the literal words of their speakers; the listener who asks a question is not done yet."""
-    words = [f"<{turn.speaker}> {turn.text} </{turn.speaker}>" for turn in context]
-    if tags == "question":
-        is_begun = bool(context) and context[-1].speaker == "listener"
-        words[-1 if is_begun else len(words) :] = [f"<listener> {context[-1].text}" if is_begun else "<listener>"]
-    return " ".join(words)
 
 
 def pieces(target: list[int], room: int, truncation: str) -> list[list[int]]:

@@ -143,7 +143,24 @@ def pretrain(
     unfinished = out.with_name(f".{out.name}.unfinished")
     before, after, steps = training.run(Checkpoints(Store(unfinished), RUN, 1, training.device), watch)
     facts = {**training.facts(), "perplexity_before": before, "perplexity_after": after, "steps": steps}
-    _write(training.model, backbone, out, facts)
+    # the weights, config and tokenizer of the new backbone, and what it has read
+    assert backbone.folder is not None
+    half = out.with_name(f".{out.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    new_folder(half)
+    training.model.config._name_or_path = backbone.name  # never a path of this machine
+    training.model.base_model.save_pretrained(
+        str(half), safe_serialization=True
+    )  # the adapters library takes no half a head
+    for file in sorted(backbone.folder.iterdir()):
+        is_tokenizer = file.name.startswith(
+            ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "sentencepiece")
+        )
+        if is_tokenizer and file.suffix in (".json", ".txt", ".model"):
+            shutil.copyfile(file, half / file.name)
+    write_text(half / FACTS, json.dumps(facts, indent=1) + "\n")
+    half.rename(out)
     shutil.rmtree(unfinished, ignore_errors=True)
     return Pretrained(out, before, after, steps, training.head_is_new)
 
@@ -188,26 +205,28 @@ class _Training:
             before = self.perplexity()
         every = -(-self.steps // CHECKPOINTS)
         for step in range(done, self.steps):
-            self._step(step)
+            # one update: the mean cross-entropy of the tokens to be guessed, its rate falling to 0 over all steps
+            epoch, place = divmod(step, self.of_epoch)
+            order = np.random.default_rng((self.setting.seed, epoch)).permutation(len(self.train.ids))
+            rows = order[place * self.setting.batch_size : (place + 1) * self.setting.batch_size]
+            torch.manual_seed(int(np.random.SeedSequence((self.setting.seed, step)).generate_state(1)[0]))
+            self.model.train()
+            loss, count = self._loss(self.train, rows, epoch)
+            self.optimizer.zero_grad(set_to_none=True)
+            (loss / max(1, count)).backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.setting.learning_rate * (1 - step / self.steps)
+            self.optimizer.step()
             watch(step + 1, self.steps)
             if (step + 1) % every == 0 and step + 1 < self.steps:
-                checkpoints.write(step + 1, {key: self._checkpoint(before)})
+                tensors = {f"weight {name}": value for name, value in self.model.named_parameters()}
+                for number, state in self.optimizer.state_dict()["state"].items():
+                    tensors |= {
+                        f"state {number} {name}": value.reshape(value.shape or 1) for name, value in state.items()
+                    }
+                checkpoints.write(step + 1, {key: Checkpoint(tensors, {"before": before})})
         return before, self.perplexity(), self.steps
-
-    def _step(self, step: int) -> None:
-        """One update: the mean cross-entropy of the tokens to be guessed, its rate falling to 0 over all steps."""
-        epoch, place = divmod(step, self.of_epoch)
-        order = np.random.default_rng((self.setting.seed, epoch)).permutation(len(self.train.ids))
-        rows = order[place * self.setting.batch_size : (place + 1) * self.setting.batch_size]
-        torch.manual_seed(int(np.random.SeedSequence((self.setting.seed, step)).generate_state(1)[0]))
-        self.model.train()
-        loss, count = self._loss(self.train, rows, epoch)
-        self.optimizer.zero_grad(set_to_none=True)
-        (loss / max(1, count)).backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.setting.learning_rate * (1 - step / self.steps)
-        self.optimizer.step()
 
     def _loss(self, windows: Windows, rows: Sequence[int] | np.ndarray, epoch: int) -> tuple[Tensor, int]:
         """Summed cross-entropy of the tokens to be guessed in these rows, and how many they are."""
@@ -239,12 +258,6 @@ class _Training:
             total, count = total + float(loss), count + guessed
         return math.exp(total / max(1, count))
 
-    def _checkpoint(self, before: float) -> Checkpoint:
-        tensors = {f"weight {name}": value for name, value in self.model.named_parameters()}
-        for number, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"state {number} {name}": value.reshape(value.shape or 1) for name, value in state.items()}
-        return Checkpoint(tensors, {"before": before})
-
     def _restore(self, checkpoint: Checkpoint) -> None:
         state: dict[int, dict[str, Tensor]] = {}
         with torch.no_grad():
@@ -268,22 +281,3 @@ def _language_model(backbone: Backbone, seed: int) -> tuple[Any, bool]:
         str(backbone.folder), local_files_only=True, use_safetensors=True, output_loading_info=True
     )
     return model, any("transform" in name or "lm_head" in name for name in account["missing_keys"])
-
-
-def _write(model: Any, backbone: Backbone, out: Path, facts: dict[str, Any]) -> None:  # noqa: ANN401
-    """The weights, config and tokenizer of the new backbone, and what it has read."""
-    assert backbone.folder is not None
-    half = out.with_name(f".{out.name}.half")
-    shutil.rmtree(half, ignore_errors=True)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    new_folder(half)
-    model.config._name_or_path = backbone.name  # never a path of this machine
-    model.base_model.save_pretrained(str(half), safe_serialization=True)  # the adapters library takes no half a head
-    for file in sorted(backbone.folder.iterdir()):
-        is_tokenizer = file.name.startswith(
-            ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "sentencepiece")
-        )
-        if is_tokenizer and file.suffix in (".json", ".txt", ".model"):
-            shutil.copyfile(file, half / file.name)
-    write_text(half / FACTS, json.dumps(facts, indent=1) + "\n")
-    half.rename(out)

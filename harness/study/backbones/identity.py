@@ -95,9 +95,37 @@ def tokenizer_facts(folder: Path, model_type: str, config: Mapping[str, Any]) ->
     tokenizer_config = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
     kind = kind_of(model_type, tokenizer_config, config)
     if (folder / "tokenizer.json").is_file():
-        backend = _backend(_json(folder / "tokenizer.json"), kind, tokenizer_config)
+        # the parts of a tokenizer.json that act, as a tokenizer of this kind would have them
+        raw = _json(folder / "tokenizer.json")
+        normalizer, pre_tokenizer = raw.get("normalizer"), raw.get("pre_tokenizer")
+        if kind == BERT and normalizer and normalizer.get("type") == "BertNormalizer":
+            normalizer = {**normalizer, **bert_settings(tokenizer_config)}
+        if pre_tokenizer and pre_tokenizer.get("type") == "ByteLevel":
+            pre_tokenizer = {**pre_tokenizer, "add_prefix_space": bool(tokenizer_config.get("add_prefix_space", False))}
+            pre_tokenizer.pop("trim_offsets", None)
+        added = [_token(token["id"], token) for token in raw.get("added_tokens") or []]
+        # a model without what is only its default; merges as pairs, however they are written
+        model = {
+            name: value for name, value in raw["model"].items() if not (value is None or value is False or value == "")
+        }
+        if "merges" in model:
+            model["merges"] = [pair.split(" ", 1) if isinstance(pair, str) else list(pair) for pair in model["merges"]]
+        backend: dict[str, Any] = {
+            "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer,
+            "model": model,
+            "added_tokens": sorted(added, key=lambda token: int(token["id"])),
+        }
     else:
-        backend = _vocabulary(folder, kind, tokenizer_config)
+        # the same from the files of a tokenizer that was not saved as a whole
+        there = [name for name in VOCABULARIES if (folder / name).is_file()]
+        if not there:
+            raise FileNotFoundError(f"no tokenizer.json, and none of {', '.join(VOCABULARIES)}")
+        if kind == BERT:
+            settings = bert_settings(tokenizer_config)
+        else:
+            settings = {"add_prefix_space": tokenizer_config.get("add_prefix_space", False)}
+        backend = {"files": {name: _content(folder / name) for name in there}, "settings": settings, "added_tokens": []}
     listed = {(token["content"], _flags(token)) for token in backend["added_tokens"]}
     further = [_token(number, token) for number, token in tokenizer_config.get("added_tokens_decoder", {}).items()]
     return {
@@ -114,46 +142,9 @@ def kind_of(model_type: str, tokenizer_config: Mapping[str, Any], config: Mappin
     return str(kind).removesuffix("Fast")
 
 
-def _backend(raw: Mapping[str, Any], kind: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a tokenizer.json that act, as a tokenizer of this kind would have them."""
-    normalizer, pre_tokenizer = raw.get("normalizer"), raw.get("pre_tokenizer")
-    if kind == BERT and normalizer and normalizer.get("type") == "BertNormalizer":
-        normalizer = {**normalizer, **bert_settings(tokenizer_config)}
-    if pre_tokenizer and pre_tokenizer.get("type") == "ByteLevel":
-        pre_tokenizer = {**pre_tokenizer, "add_prefix_space": bool(tokenizer_config.get("add_prefix_space", False))}
-        pre_tokenizer.pop("trim_offsets", None)
-    added = [_token(token["id"], token) for token in raw.get("added_tokens") or []]
-    return {
-        "normalizer": normalizer,
-        "pre_tokenizer": pre_tokenizer,
-        "model": _model(raw["model"]),
-        "added_tokens": sorted(added, key=lambda token: int(token["id"])),
-    }
-
-
 def bert_settings(tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
     """What a BERT's normaliser does, whatever its own file says."""
     return {name: tokenizer_config.get(field, default) for name, (field, default) in BERT_NORMALIZER.items()}
-
-
-def _model(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A model without what is only its default; merges as pairs, however they are written."""
-    model = {name: value for name, value in raw.items() if not (value is None or value is False or value == "")}
-    if "merges" in model:
-        model["merges"] = [pair.split(" ", 1) if isinstance(pair, str) else list(pair) for pair in model["merges"]]
-    return model
-
-
-def _vocabulary(folder: Path, kind: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
-    """The same from the files of a tokenizer that was not saved as a whole."""
-    there = [name for name in VOCABULARIES if (folder / name).is_file()]
-    if not there:
-        raise FileNotFoundError(f"no tokenizer.json, and none of {', '.join(VOCABULARIES)}")
-    if kind == BERT:
-        settings = bert_settings(tokenizer_config)
-    else:
-        settings = {"add_prefix_space": tokenizer_config.get("add_prefix_space", False)}
-    return {"files": {name: _content(folder / name) for name in there}, "settings": settings, "added_tokens": []}
 
 
 def _content(file: Path) -> object:

@@ -111,23 +111,35 @@ def check_merged(study: StudyConfig, where: str) -> None:
     """BadStudy, in one line that names ``where`` it stands, for a recipe that cannot be followed in this study."""
     for name, table in study.merged.items():
         at = f"{where}: merged.{name}"
-        _check_name(study, name, at)
+        # a name is a word of its own: cells are told apart by it
+        if not ID_PATTERN.fullmatch(name):
+            raise BadStudy(f"{at}: a name may hold only small letters, digits and _")
+        if name in study.tasks or name in study.imported or name in ROLES:
+            what = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
+            raise BadStudy(f"{at}: {name!r} is the name of {what} of the study; give the merged row another one")
         for field in table:
             if field not in FIELDS:
                 raise BadStudy(f"{at}: unknown field {field!r}{nearest(field, FIELDS)}; known: {', '.join(FIELDS)}")
         _check_tasks(study, table, at)
         _check_choices(table, at)
         _check_numbers(table, at)
-        _check_fit(study, table, at)
-
-
-def _check_name(study: StudyConfig, name: str, at: str) -> None:
-    """A name is a word of its own: cells are told apart by it."""
-    if not ID_PATTERN.fullmatch(name):
-        raise BadStudy(f"{at}: a name may hold only small letters, digits and _")
-    if name in study.tasks or name in study.imported or name in ROLES:
-        what = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
-        raise BadStudy(f"{at}: {name!r} is the name of {what} of the study; give the merged row another one")
+        if not study.transfers:
+            raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
+        if table.get("rule") in PEERS:
+            _check_peer(study, table, at)
+        elif study.trainer != "lanes":
+            raise BadStudy(f"{at}: merged rows are trained as lanes, and trainer = {study.trainer!r}; say 'lanes'")
+        if study.composition != "stack":
+            raise BadStudy(
+                f"{at}: a merge is a frozen intermediate, and composition = {study.composition!r}; say 'stack'"
+            )
+        if not serves_lanes(settings_of(study.adapter)):
+            raise BadStudy(f"{at}: only adapters of method 'seq_bn' with relu are merged; leave adapter.* out")
+        if table.get("rule") == TIES and study.start != "shared":
+            raise BadStudy(
+                f"{at}: {TIES!r} elects signs of what training has changed, which compares nothing unless all adapters "
+                "start alike; say start = 'shared'"
+            )
 
 
 def _check_tasks(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
@@ -172,25 +184,6 @@ def _check_numbers(table: Mapping[str, Any], at: str) -> None:
         value = table[field]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
             raise BadStudy(f"{at}: {field} {value!r} is not a number above 0, of 1 at most")
-
-
-def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
-    """Whether the study has what the recipe needs: transfers, stacks of bottlenecks in lanes, a shared start."""
-    if not study.transfers:
-        raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
-    if table.get("rule") in PEERS:
-        _check_peer(study, table, at)
-    elif study.trainer != "lanes":
-        raise BadStudy(f"{at}: merged rows are trained as lanes, and trainer = {study.trainer!r}; say 'lanes'")
-    if study.composition != "stack":
-        raise BadStudy(f"{at}: a merge is a frozen intermediate, and composition = {study.composition!r}; say 'stack'")
-    if not serves_lanes(settings_of(study.adapter)):
-        raise BadStudy(f"{at}: only adapters of method 'seq_bn' with relu are merged; leave adapter.* out")
-    if table.get("rule") == TIES and study.start != "shared":
-        raise BadStudy(
-            f"{at}: {TIES!r} elects signs of what training has changed, which compares nothing unless all adapters "
-            "start alike; say start = 'shared'"
-        )
 
 
 def _check_peer(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:

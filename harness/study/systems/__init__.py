@@ -323,18 +323,16 @@ def _check_names(name: str, module: ModuleType) -> None:
         if own.startswith("_") or own in MEANT or getattr(value, "__module__", module.__name__) != module.__name__:
             continue
         for part in absent:
-            if _is_meant(own, part):
+            # whether a name may be meant for a part of the contract: alike, or begun alike and not made of it
+            first, other = own.casefold(), part.casefold()
+            begins = (
+                first[:SAME_START] == other[:SAME_START] and len(other) <= SHORT and not first.startswith(f"{other}_")
+            )
+            if begins or SequenceMatcher(None, first, other).ratio() >= ALIKE:
                 raise BadStudy(
                     f"system {name!r}: {module.__file__} declares {own}, which nothing reads; did you mean {part}? "
                     f"If not, call it _{own}"
                 )
-
-
-def _is_meant(own: str, part: str) -> bool:
-    """Whether a name may be meant for a part of the contract: alike, or begun alike and not made of it."""
-    first, other = own.casefold(), part.casefold()
-    begins = first[:SAME_START] == other[:SAME_START] and len(other) <= SHORT and not first.startswith(f"{other}_")
-    return begins or SequenceMatcher(None, first, other).ratio() >= ALIKE
 
 
 def _is_like(value: object, default: object) -> bool:

@@ -286,20 +286,16 @@ def words(keys: Tensor, count: int) -> Tensor:
     # where high and low are the halves of a 128-bit product; then each word of the key gets its Weyl number added.
     # ``even`` is (c0, c2) and ``odd`` (c1, c3) of every block, so that flipping a pair crosses the products over.
     for _ in range(ROUNDS):
-        high = _high(even, whole).flip(0)
+        # the upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits
+        # With x = 2**32 a + b and y = 2**32 c + d the product is 2**64 a c + 2**32 (a d + b c) + b d; no sum overflows.
+        a, b = _shifted(even), even & LOW
+        c, d = _shifted(whole), whole & LOW
+        middle = _shifted(b * d).add_(b * c)
+        other = (middle & LOW).add_(a * d)
+        high = (a * c).add_(_shifted(middle)).add_(_shifted(other)).flip(0)
         even, odd, key = high.bitwise_xor_(odd).bitwise_xor_(key), (even * whole).flip(0), key + weyl
     blocks_of_words = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
     return blocks_of_words.flatten(1)[:, :count]
-
-
-def _high(values: Tensor, whole: Tensor) -> Tensor:
-    """The upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits."""
-    # With x = 2**32 a + b and y = 2**32 c + d the product is 2**64 a c + 2**32 (a d + b c) + b d; no sum overflows.
-    a, b = _shifted(values), values & LOW
-    c, d = _shifted(whole), whole & LOW
-    middle = _shifted(b * d).add_(b * c)
-    other = (middle & LOW).add_(a * d)
-    return (a * c).add_(_shifted(middle)).add_(_shifted(other))
 
 
 def _shifted(values: Tensor) -> Tensor:

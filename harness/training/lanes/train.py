@@ -221,16 +221,7 @@ class Lanes:
         kept = self._kept(cells, stage)
         if kept and stage > epochs:
             return [Finished.of(checkpoint) for checkpoint in kept]
-        trainer, before = self._started(attempt, kept)
-        fitted = trainer.fit(self.parts["train"], self.parts["validation"], self._keeper(attempt, trainer))
-        check_intermediates(cells, trainer.state, before)
-        finished = self._evaluated(cells, trainer, fitted)
-        checkpoints = {cell.key: lane.as_checkpoint() for cell, lane in zip(cells, finished, strict=True)}
-        self.points.write(epochs + 1, checkpoints)
-        return finished
-
-    def _started(self, attempt: Attempt, kept: Sequence[Checkpoint]) -> tuple[LaneTrainer, list[str]]:
-        """The lanes where their checkpoints have left them, and the digests of their intermediates at the beginning."""
+        # the lanes where their checkpoints have left them, and the digests of their intermediates at the beginning
         trainer = self.begin(attempt, self.pad_id, self.device)
         before = digests(trainer.state, len(attempt.cells))
         if kept:
@@ -238,7 +229,26 @@ class Lanes:
         else:
             self.points.write(0, {cell.key: Checkpoint() for cell in attempt.cells})
         attempt.watch(attempt.label, trainer.epoch, attempt.recipe.epochs)
-        return trainer, before
+        fitted = trainer.fit(self.parts["train"], self.parts["validation"], self._keeper(attempt, trainer))
+        check_intermediates(cells, trainer.state, before)
+        # predictions of all lanes, and the proof that each intermediate is alive
+        logits = {name: trainer.predict(self.parts[name]) for name in ("validation", "test")}
+        alive = trainer.liveness([windows[0] for windows in self.parts["validation"].rows[: model.LIVENESS_ROWS]])
+        trained = trainer.state.trained
+        finished = [
+            Finished(
+                {name: weight.detach()[lane].cpu() for name, weight in trained.items()},
+                {name: values[lane] for name, values in logits.items()},
+                fitted[lane],
+                model.proofs(cell, sum(weight[0].numel() for weight in trained.values()), finite(alive[lane]))
+                | trainer.state.facts_of(lane),
+                len(cells),
+            )
+            for lane, cell in enumerate(cells)
+        ]
+        checkpoints = {cell.key: lane.as_checkpoint() for cell, lane in zip(cells, finished, strict=True)}
+        self.points.write(epochs + 1, checkpoints)
+        return finished
 
     def _keeper(self, attempt: Attempt, trainer: LaneTrainer) -> Callable[[int, int], None]:
         """What keeps the lanes after every epoch."""
@@ -257,23 +267,6 @@ class Lanes:
         except OSError as problem:
             log.warning("%s; the lanes begin anew", problem)
             return []
-
-    def _evaluated(self, cells: Sequence[Cell], trainer: LaneTrainer, fitted: Sequence[Fitted]) -> list[Finished]:
-        """Predictions of all lanes, and the proof that each intermediate is alive."""
-        logits = {name: trainer.predict(self.parts[name]) for name in ("validation", "test")}
-        alive = trainer.liveness([windows[0] for windows in self.parts["validation"].rows[: model.LIVENESS_ROWS]])
-        trained = trainer.state.trained
-        return [
-            Finished(
-                {name: weight.detach()[lane].cpu() for name, weight in trained.items()},
-                {name: values[lane] for name, values in logits.items()},
-                fitted[lane],
-                model.proofs(cell, sum(weight[0].numel() for weight in trained.values()), finite(alive[lane]))
-                | trainer.state.facts_of(lane),
-                len(cells),
-            )
-            for lane, cell in enumerate(cells)
-        ]
 
 
 def train_lanes(attempt: Attempt) -> list[Trained]:
