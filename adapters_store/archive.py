@@ -20,8 +20,7 @@ from types import MappingProxyType
 from typing import IO, Any, NamedTuple, cast
 
 from adapters_store.disk import atomic
-from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain_data
+from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
 from adapters_store.listing import keys_in
 from adapters_store.record import MARKER, Record, check_file_name, seal
 from adapters_store.store import MEASURE, Measure, Store, without_weights

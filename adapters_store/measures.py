@@ -50,7 +50,7 @@ MPNET, MINILM, POOLED = "all-mpnet-base-v2", "minilm", "backbone"
 _OWN_ENCODERS = {"minilm": MINILM, "random-tiny": POOLED}  # of backbones; MPNET for all others
 
 
-# What a probe does to test rows (harness.scoring.probe.operations).
+# What a probe does to test rows (harness.scoring.probe.measured).
 UNCHANGED, REMOVED, SWAPPED, IN_CLASS = "unchanged", "removed", "swapped", "swapped in class"
 OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY = "from other task", "good news", "bad news", "other reply"
 PROBES = (UNCHANGED, REMOVED, SWAPPED, IN_CLASS, OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY)

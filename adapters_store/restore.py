@@ -22,8 +22,7 @@ from typing import IO, Any, NamedTuple
 
 from adapters_store import disk
 from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, STORED, check_beside, keys_of, unpacking
-from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain_data
+from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
 from adapters_store.listing import DATES
 from adapters_store.measures import KEPT
 from adapters_store.record import (

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import disk
-from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain_data
+from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
 from adapters_store.record import (
     KEY,
     MARKER,

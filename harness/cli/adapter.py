@@ -20,8 +20,7 @@ from tasks.errors import BadInput
 if TYPE_CHECKING:
     from harness.sharing.importing import Imported
     from harness.sharing.outgoing import Facts
-    from harness.training.pretraining import Pretrained
-    from harness.training.tokens.corpus import Corpus
+    from harness.training.pretraining import Corpus, Pretrained
     from tasks.splits.loading import Splits
 
 
@@ -147,7 +146,7 @@ def bring_adapter(options: argparse.Namespace) -> int:
     """Store an adapter trained by others as a record that a study can use as an intermediate and score with."""
     from harness.sharing.importing import backbone_of, import_adapter
     from harness.sharing.incoming import source_of
-    from harness.study.backbones.backbone import resolve
+    from harness.study.backbone import resolve
 
     source = source_of(options.source, options.revision)
     backbone = resolve(options.backbone) if options.backbone else backbone_of(source)
@@ -182,7 +181,7 @@ def _import_lines(name: str, imported: Imported, backbone: str) -> Iterator[str]
 def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     """The store, and what a card needs of the task that is meant."""
     from analysis.gains.baselines import baselines
-    from harness.scoring.scoring_tasks import scoring_tasks
+    from harness.scoring.answers import scoring_tasks
     from harness.sharing.outgoing import Facts
 
     store = Store(Path(options.store))
@@ -207,7 +206,7 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         raise BadInput("--out: name the folder of the new backbone")
     if not (options.texts or options.task):
         raise BadInput("adapter pretrain: no texts; name a file with --texts, or a task with --task")
-    from harness.study.backbones.backbone import resolve
+    from harness.study.backbone import resolve
     from harness.study.device import Device
     from harness.training.pretraining import Setting, pretrain
 
@@ -221,7 +220,7 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     # the texts of the file and of the tasks' training rows, less those of validation and test rows
-    from harness.training.tokens.corpus import corpus_of, later_texts, training_texts
+    from harness.training.pretraining import corpus_of, later_texts, training_texts
 
     own, others = (dict(_splits(options, names)) for names in (options.task, options.apart_from))
     texts = [text for splits in own.values() for text in training_texts(splits)]

@@ -67,7 +67,7 @@ def show_scripts(options: argparse.Namespace) -> int:
     """Print what would be handed to sbatch, and submit nothing; BadInput for an engine that has no scripts."""
     from harness.engines.cluster import check_package
     from harness.run.grid import GridReport, steps_of
-    from harness.study.schedulers import Slurm, options_of
+    from harness.study.config import Slurm, options_of
 
     if options.engine != "slurm":
         raise BadInput(

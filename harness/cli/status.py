@@ -17,10 +17,23 @@ from adapters_store import Store, StoreError
 from harness.cli.options import Leaves, leaf_of, places, print_next
 from harness.cli.study import name_of
 from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, verbatim
-from harness.engines.cell_facts import facts_of
-from harness.engines.status import FAILED, RUNNING, STALLED, WAITING, StudyStatus, planned, status_of
-from harness.engines.status_text import MOST, as_json, block, lines, summary, time_line
-from harness.engines.time_left import time_left
+from harness.engines.status import (
+    FAILED,
+    MOST,
+    RUNNING,
+    STALLED,
+    WAITING,
+    StudyStatus,
+    as_json,
+    block,
+    facts_of,
+    lines,
+    planned,
+    status_of,
+    summary,
+    time_left,
+    time_line,
+)
 from harness.preflight.smoke import SMOKE
 from harness.run.interrupts import stop_if_asked
 from harness.sharing.stored import open_study, stored_manifest

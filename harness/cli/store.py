@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, StoreError
 from adapters_store.archive import GZIPPED, XZ, ArchiveSummary, archive, keys_of
-from adapters_store.garbage import KINDS, YOUNG, Leftover, garbage, remove
-from adapters_store.listing import listing
+from adapters_store.listing import KINDS, YOUNG, Leftover, garbage, listing, remove, verify
 from adapters_store.measures import measures_of
 from adapters_store.restore import MemberReader, NotAsListed, restore, unpack
-from adapters_store.verify import verify
 from harness.cli.options import Leaves, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
@@ -142,7 +140,7 @@ def _size(count: int) -> str:
 
 def archive_study(options: argparse.Namespace) -> int:
     """Write a study's archive, and print what is in it and what is not."""
-    from harness.sharing.deposit import private_tasks
+    from harness.sharing.outgoing import private_tasks
 
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
@@ -168,7 +166,7 @@ def archive_study(options: argparse.Namespace) -> int:
 def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str, Any], file: Path) -> ArchiveSummary:
     """Write a study's records, with all that follows from them, into a new file; BadInput before minutes are spent."""
     from analysis.sharing.recomputed import recompute
-    from harness.sharing.deposit import Deposit, beside
+    from harness.sharing.outgoing import Deposit, beside
 
     if not file.name.endswith((*GZIPPED, XZ)) or file.exists():
         raise BadInput(
@@ -286,7 +284,7 @@ def _compare(
     from analysis.importance.specification import Primary
     from analysis.sections.study_results import Snapshot
     from analysis.sharing.recomputed import compared, recompute
-    from harness.sharing.deposit import LOCK, REGISTRY, otherwise
+    from harness.sharing.outgoing import LOCK, REGISTRY, otherwise
     from harness.study.manifest import check_manifest
 
     check_manifest(manifest, "the archive")

@@ -21,8 +21,7 @@ from tasks.plain_text import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.scoring.answers import TextScorer
-    from harness.scoring.scoring_tasks import ScoringTask
+    from harness.scoring.answers import ScoringTask, TextScorer
     from harness.scoring.texts import Line
 
 
@@ -81,7 +80,7 @@ UNTESTED = {
 
 def _manifest(store: Store, options: argparse.Namespace) -> dict[str, Any]:
     """That of the study's last run; an imported adapter needs none."""
-    from harness.scoring.scoring_tasks import of_imports
+    from harness.scoring.answers import of_imports
     from harness.study.file import load_study
 
     name = name_of(options.study)

@@ -20,22 +20,32 @@ from torch import Tensor
 
 import harness
 from adapters_store import Store
-from harness.closed import parcel
-from harness.closed.parcel import CONFIG, MEGABYTE, PLAN, SCHEMA, SOURCE, digest, part_of, tensors_of, write_tensors
-from harness.closed.there import ACTIVATIONS, FIELDS, PARTS
+from harness.closed import there
+from harness.closed.there import (
+    ACTIVATIONS,
+    CONFIG,
+    FIELDS,
+    MEGABYTE,
+    PARTS,
+    PLAN,
+    SCHEMA,
+    SOURCE,
+    digest,
+    part_of,
+    tensors_of,
+    write_tensors,
+)
 from harness.run.grid import GridReport, Outcome, steps_of
-from harness.run.record import CellResult, code_version, versions
-from harness.study.backbones.backbone import BadBackbone
+from harness.run.pack import CellResult, code_version, versions
+from harness.study.backbone import BadBackbone
 from harness.study.cell import Cell
 from harness.study.plan import Plan
 from harness.systems import name_of_system, system_of
 from harness.training import model
 from harness.training.inputs import Rows
-from harness.training.lanes.merging import parent_adapter
 from harness.training.lanes.state import fresh
-from harness.training.lanes.train import random_adapter, with_target
-from harness.training.recipe import Recipe
-from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded
+from harness.training.lanes.train import parent_adapter, random_adapter, with_target
+from harness.training.recipe import Fitted, Part, Recipe, Trained, cuts_of, encoded
 from tasks import metrics
 from tasks.errors import BadInput
 
@@ -187,7 +197,7 @@ class _Packs:
 
 EQUAL = 1e-6  # of validation scores, here and there
 
-Arrival = tuple[Path, parcel.Outcome]
+Arrival = tuple[Path, there.Outcome]
 
 
 def arrive(plan: Plan, store: Store, folder: Path) -> Iterator[Outcome]:
@@ -199,7 +209,7 @@ def arrive(plan: Plan, store: Store, folder: Path) -> Iterator[Outcome]:
     files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
     if not files:
         raise BadInput(f"--trained {folder}: no outcomes (*.safetensors) lie there; name the folder `out` of the node")
-    arrived = {key: (path, outcome) for path, key, outcome in parcel.read_outcomes(files)}
+    arrived = {key: (path, outcome) for path, key, outcome in there.read_outcomes(files)}
     if not arrived.keys() & {cell.key for cell in plan.cells}:
         raise BadInput(
             f"--trained {folder}: none of its {len(arrived)} outcomes is of a cell of study {plan.study.name!r}; "

@@ -21,8 +21,8 @@ from typing import Any
 
 from harness.engines.remote import Launch
 from harness.run.grid import Outcome, RunPack, Step
+from harness.study.config import Ray
 from harness.study.device import cores
-from harness.study.schedulers import Ray
 from tasks.errors import BadInput
 
 OBJECT_BYTES = 80 * 2**20  # about the least that Ray accepts; only keys pass through its store

@@ -17,7 +17,7 @@ from harness.engines.local import Job
 from harness.engines.remote import Launch, RemotePack
 from harness.run.grid import Outcome, Step
 from harness.run.notes import Noted
-from harness.study.schedulers import Ray
+from harness.study.config import Ray
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 20  # for a task that is cancelled to end its current training step

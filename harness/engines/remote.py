@@ -14,7 +14,7 @@ from adapters_store import Store, key_of
 from harness.engines.local import Job, Runner, note_of
 from harness.run.grid import Outcome, final_outcomes
 from harness.run.notes import Noted, failure, forget
-from harness.study.backbones.backbone import Backbone, resolve
+from harness.study.backbone import Backbone, resolve
 from harness.study.cell import Cell, later_turns
 from harness.study.config import StudyConfig
 from harness.study.device import Device, let_torch_use

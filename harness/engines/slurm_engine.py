@@ -26,7 +26,7 @@ from harness.engines.slurm_queue import GONE, JobStatus
 from harness.engines.slurm_scripts import MOST_TIMEOUTS, PYTHON, folder_of, make_private, parameters, submit_all
 from harness.run.grid import Outcome, RunPack, Step, startable
 from harness.run.notes import Noted, Progress, progress
-from harness.study.schedulers import Slurm
+from harness.study.config import Slurm
 from tasks.errors import BadInput
 
 log = logging.getLogger(__name__)

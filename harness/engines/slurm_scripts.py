@@ -14,7 +14,7 @@ import submitit
 from harness.engines.remote import Launch
 from harness.engines.slurm_queue import MOST_IN_AN_ARRAY, job_name, site
 from harness.run.grid import Step
-from harness.study.schedulers import Slurm
+from harness.study.config import Slurm
 from tasks.errors import BadInput
 
 MOST_TIMEOUTS = 100  # of one job, each of them followed by a requeue

@@ -10,9 +10,8 @@ from adapters_store import Store, StoreError
 from adapters_store.key import names_below
 from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
-from harness.study.intermediates.decision import why_unmergeable
-from harness.study.intermediates.weights import set_aside_weightless, weightless
-from harness.study.plan import Pack, Plan
+from harness.study.merged import why_unmergeable
+from harness.study.plan import Pack, Plan, set_aside_weightless, weightless
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from adapters_store import Store
+from harness.scoring.answers import ScoringTask
 from harness.scoring.probe.measured import check_later_turns, tested_rows
-from harness.scoring.scoring_tasks import ScoringTask
 from harness.scoring.system_scorer import SystemScorer
 from harness.study.systems import in_window
 from tasks.errors import BadInput

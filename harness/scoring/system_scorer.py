@@ -12,12 +12,10 @@ import numpy as np
 from adapters_store import Store
 from adapters_store.record import LEAKING, Record
 from adapters_store.store import NoWeights, left_out
-from harness.scoring.answers import Answers, TextScorer
-from harness.scoring.scoring_tasks import ScoringTask, scoring_tasks, task_of_cell
-from harness.study.backbones.backbone import resolve
+from harness.scoring.answers import Answers, ScoringTask, TextScorer, scoring_tasks, task_of_cell
+from harness.study.backbone import resolve
 from harness.study.device import Device
-from harness.study.systems import Fitted, Place, in_window, kind_of
-from harness.study.systems.checks import check_installed, check_system
+from harness.study.systems import Fitted, Place, check_installed, check_system, in_window, kind_of
 from harness.systems.fitted import answers_beside
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns

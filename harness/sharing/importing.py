@@ -13,7 +13,7 @@ from torch import Tensor
 
 from adapters_store import Record, Store, key_of
 from adapters_store.roles import IMPORTED
-from harness.run.record import provenance
+from harness.run.pack import provenance
 from harness.sharing.incoming import (
     ACTIVATION,
     LAYERS,
@@ -27,8 +27,8 @@ from harness.sharing.incoming import (
     read_incoming,
     settings_in,
 )
-from harness.study.backbones.backbone import Backbone, BadBackbone, resolve
-from harness.study.intermediates.imported import check_name
+from harness.study.backbone import Backbone, BadBackbone, resolve
+from harness.study.imported import check_name
 from harness.study.methods import METHODS, check_width
 from harness.systems.system import ADAPTER_PACKAGES
 from harness.training.model import POOL, load_backbone, save_adapter

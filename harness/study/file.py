@@ -23,16 +23,18 @@ from harness.study.config import (
     Adapter,
     Analysis,
     Loss,
+    Ray,
+    Slurm,
     StudyConfig,
     Training,
     checked_training,
+    options_of,
     positive_int,
     share_of,
 )
-from harness.study.intermediates.merged import check_merged
+from harness.study.merged import check_merged
 from harness.study.methods import METHODS, check_stack, settings_of
-from harness.study.schedulers import Ray, Slurm, options_of
-from harness.study.systems.checks import check_systems
+from harness.study.systems import check_systems
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import control_character, is_inside, nearest, read_toml
 from tasks.registry import ID_PATTERN

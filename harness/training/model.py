@@ -18,11 +18,11 @@ from torch import Tensor
 
 from adapters_store import Store
 from adapters_store.store import open_weights
-from harness.study.backbones.backbone import RANDOM_TINY, Backbone, BadBackbone
+from harness.study.backbone import RANDOM_TINY, Backbone, BadBackbone
 from harness.study.cell import Cell, seed_of
 from harness.study.methods import METHODS, library_config
 from harness.training.recipe import Recipe
-from harness.training.tokens.tokenizer import byte_vocabulary
+from harness.training.tokenizer import byte_vocabulary
 from tasks.errors import BadInput
 
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded

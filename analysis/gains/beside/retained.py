@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from adapters_store.errors import MissingRecord
+from adapters_store.key import MissingRecord
 from adapters_store.measures import RETENTION, merged_cells, retention_inputs
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters_store.errors import MissingRecord
+from adapters_store.key import MissingRecord
 from adapters_store.measures import ANNOTATORS, annotators_inputs
 from adapters_store.store import Store
 from analysis.gains.baselines import RANGE

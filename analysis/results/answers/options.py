@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from adapters_store.errors import MissingRecord
+from adapters_store.key import MissingRecord
 from adapters_store.measures import (
     ARRANGEMENTS,
     AS_ASKED,

@@ -19,12 +19,10 @@ from harness.training.lanes.forward import Lanes, forward
 from harness.training.lanes.frozen import Frozen
 from harness.training.lanes.masks import draw
 from harness.training.lanes.offloaded import Offloaded
-from harness.training.lanes.optimizer import FlatWeights, LaneAdamW, rate_factor
-from harness.training.lanes.state import LaneState
+from harness.training.lanes.state import FlatWeights, LaneAdamW, LaneState, rate_factor
 from harness.training.objective import Best, Objective, total_weight
-from harness.training.recipe import Recipe
+from harness.training.recipe import Fitted, Part, Recipe, finite
 from harness.training.tensors import to_device
-from harness.training.trained import Fitted, Part, finite
 from tasks import metrics
 
 # Predictions of lanes: rows of like length together, dropout off, all lanes in one pass.

@@ -9,8 +9,8 @@ import pytest
 
 from analysis.manuscript.licences import licences_page
 from analysis.sharing.recomputed import study_file
-from harness.sharing import deposit as deposits
-from harness.sharing.deposit import (
+from harness.sharing import outgoing as deposits
+from harness.sharing.outgoing import (
     BadMetadata,
     Deposit,
     MayNotShare,

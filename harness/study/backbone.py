@@ -12,9 +12,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.study.backbones.identity import config_facts, digest, tokenizer_facts
-from harness.study.backbones.tokenizer import check_tokenizer
-from harness.study.backbones.weights import SIZES, VOCABULARY, absent, check_folder, padding
+from harness.study.backbone_files import (
+    SIZES,
+    VOCABULARY,
+    absent,
+    check_folder,
+    check_tokenizer,
+    config_facts,
+    digest,
+    padding,
+    tokenizer_facts,
+)
 from tasks.errors import BadInput
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -65,7 +73,7 @@ class Backbone:
     """A frozen encoder: ``folder`` is None for the built-in random one; the three hashes enter every key.
 
     ``config_sha256`` is of the config's fields that act, ``tokenizer_sha256`` of what makes ids of a text
-    (harness.study.backbones.identity).
+    (harness.study.backbone_files).
     """
 
     name: str
