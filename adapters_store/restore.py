@@ -25,15 +25,7 @@ from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, STORED, check_be
 from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
 from adapters_store.listing import DATES
 from adapters_store.measures import KEPT
-from adapters_store.record import (
-    MARKER,
-    Record,
-    StoredFile,
-    check_file_name,
-    check_key,
-    check_name,
-    unseal,
-)
+from adapters_store.record import MARKER, Record, StoredFile, check_file_name, check_key, check_name, unseal
 from adapters_store.store import MEASURE, STUDY_NAME, Measure, Store, left_out, original_files
 
 BITE_BYTES = 1 << 20  # of one read; a header that claims to be longer is no archive of ours
@@ -286,10 +278,7 @@ def restore(file: Path, store: Store) -> Restoration:
 
 
 def unpack(
-    file: Path,
-    root: Path,
-    beside: Callable[[MemberReader], None] = drain,
-    altered: dict[str, str] | None = None,
+    file: Path, root: Path, beside: Callable[[MemberReader], None] = drain, altered: dict[str, str] | None = None
 ) -> tuple[Listing, dict[str, Any]]:
     """Restore into a new folder that nobody reads yet, quickly: nothing waits for the disk, for it can be repeated.
 

@@ -89,12 +89,7 @@ class Store:
         return check_file(folder, name, record.files[name])
 
     def put(
-        self,
-        key: str,
-        spec: Mapping[str, Any],
-        results: Mapping[str, Any],
-        provenance: Mapping[str, Any],
-        folder: Path,
+        self, key: str, spec: Mapping[str, Any], results: Mapping[str, Any], provenance: Mapping[str, Any], folder: Path
     ) -> Record:
         """Keep a finished cell with all files of ``folder``, which is left as it is, and return what is stored.
 

@@ -268,11 +268,7 @@ class Bar:
             progress.TextColumn("{task.fields[note]}", markup=False),
         )
         self.progress = progress.Progress(
-            *columns,
-            console=Console(file=sys.stderr),
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
+            *columns, console=Console(file=sys.stderr), auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
         self.task = self.progress.add_task("", total=total, left="", note="")
         self.began, self.drawn = time.monotonic(), 0.0

@@ -69,13 +69,7 @@ def texts_of(options: argparse.Namespace) -> Texts:
     return Texts(options.file, options.format, encoding=options.encoding, **columns)
 
 
-UNTESTED = {
-    "metric": None,
-    "test": None,
-    "floor": None,
-    "n_test": None,
-    "flags": ["imported: no test score here"],
-}
+UNTESTED = {"metric": None, "test": None, "floor": None, "n_test": None, "flags": ["imported: no test score here"]}
 
 
 def _manifest(store: Store, options: argparse.Namespace) -> dict[str, Any]:

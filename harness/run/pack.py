@@ -156,10 +156,7 @@ class CellResult:
         """What a record says of an attempt that was given up for another at a smaller rate."""
         (rate,) = Recipe.of([self.cell]).learning_rates
         results = self.numbers_and_flags()
-        return {
-            "learning_rates": [rate, smaller(rate)],
-            "first": {name: results[name] for name in OF_FIRST_ATTEMPT},
-        }
+        return {"learning_rates": [rate, smaller(rate)], "first": {name: results[name] for name in OF_FIRST_ATTEMPT}}
 
 
 def _summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
@@ -226,12 +223,7 @@ def _marks(fold: Trained) -> pd.DataFrame:
 
 
 def provenance(
-    backbone: Backbone,
-    started: tuple[float, float],
-    device: torch.device,
-    *,
-    lanes: int,
-    packages: tuple[str, ...],
+    backbone: Backbone, started: tuple[float, float], device: torch.device, *, lanes: int, packages: tuple[str, ...]
 ) -> dict[str, Any]:
     """Provenance of cells whose wall and CPU clocks read ``started`` when they began; each of K lanes counts a K-th.
 

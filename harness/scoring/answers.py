@@ -70,12 +70,7 @@ class ScoringTask:
 
 
 def scoring_tasks(
-    store: Store,
-    manifest: Mapping[str, Any],
-    tasks: Sequence[str] = (),
-    seed: int | None = None,
-    *,
-    system: str = "",
+    store: Store, manifest: Mapping[str, Any], tasks: Sequence[str] = (), seed: int | None = None, *, system: str = ""
 ) -> list[ScoringTask]:
     """A study's tasks of these names (by default all), trained alone on full data, with ``seed`` or the lowest seed.
 

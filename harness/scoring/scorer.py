@@ -217,9 +217,7 @@ class Pack:
         return passes
 
 
-def _numbered(
-    encoded: Mapping[str, Sequence[tuple[Encoded, ...]]],
-) -> tuple[dict[str, list[list[int]]], list[Encoded]]:
+def _numbered(encoded: Mapping[str, Sequence[tuple[Encoded, ...]]]) -> tuple[dict[str, list[list[int]]], list[Encoded]]:
     """The different sequences of tokens, and by reading which of them are the windows of every row."""
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     windows: list[Encoded] = []

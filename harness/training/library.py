@@ -231,12 +231,7 @@ class Trainer:
             step += 1
         return float(total) / len(rows), step
 
-    def step(
-        self,
-        loss: Tensor,
-        optimizer: torch.optim.Optimizer,
-        schedule: torch.optim.lr_scheduler.LambdaLR,
-    ) -> None:
+    def step(self, loss: Tensor, optimizer: torch.optim.Optimizer, schedule: torch.optim.lr_scheduler.LambdaLR) -> None:
         """One step down the gradient of a loss, clipped."""
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
