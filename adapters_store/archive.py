@@ -20,8 +20,7 @@ from types import MappingProxyType
 from typing import IO, Any, NamedTuple, cast
 
 from adapters_store.disk import atomic
-from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain_data
+from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
 from adapters_store.listing import keys_in
 from adapters_store.record import MARKER, Record, check_file_name, seal
 from adapters_store.store import MEASURE, Measure, Store, without_weights
@@ -87,15 +86,11 @@ def archive(
     members += [member for record in records for member in _of_record(store, record)] + measured
     members += [_member(check_beside(name), content) for name, content in beside.items()]
     members.sort(key=lambda member: member.name)
-    _write(file, [_list_of(members, study, is_light=is_light), *members])
-    return ArchiveSummary(len(stored), len(measured), len(beside), tuple(key for key in keys if key not in store))
-
-
-def _list_of(members: Iterable[Member], study: str, *, is_light: bool) -> Member:
-    """The archive's list of what is in it, which is its first member."""
+    # the archive's list of what is in it, which is its first member
     head = {"format": FORMAT, "schema": SCHEMA, "study": study, "is_light": is_light}
     listed = {member.name: {"sha256": member.sha256, "bytes": member.size} for member in members}
-    return _member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n")
+    _write(file, [_member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n"), *members])
+    return ArchiveSummary(len(stored), len(measured), len(beside), tuple(key for key in keys if key not in store))
 
 
 def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:
@@ -138,7 +133,22 @@ def _write(file: Path, members: Iterable[Member]) -> None:
     """Write the archive in one step; StoreError if it cannot be written."""
     try:
         with atomic(file) as part:
-            _pack(members, part, is_xz=file.name.endswith(XZ))
+            # write a packed tar of names, sizes and contents alone: no clock, no owner, no name of a person or
+            # machine
+            with (
+                part.open("wb") as raw,
+                _packed(raw, is_xz=file.name.endswith(XZ)) as packed,
+                tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+            ):
+                for member in members:
+                    info = tarfile.TarInfo(member.name)
+                    info.size = member.size
+                    with (
+                        io.BytesIO(member.content)
+                        if isinstance(member.content, bytes)
+                        else member.content.open("rb") as content
+                    ):
+                        tar.addfile(info, content)
     except ValueError as error:  # tarfile refuses names and sizes that the format cannot hold
         raise StoreError(f"{file}: cannot be written ({error}); mend this, or give another place") from error
 
@@ -185,21 +195,3 @@ def unpacking(raw: IO[bytes]) -> Iterator[IO[bytes]]:
     else:
         with gzip.GzipFile(fileobj=raw, mode="rb") as source:
             yield cast("IO[bytes]", source)
-
-
-def _pack(members: Iterable[Member], file: Path, *, is_xz: bool) -> None:
-    """Write a packed tar of names, sizes and contents alone: no clock, no owner, no name of a person or machine."""
-    with (
-        file.open("wb") as raw,
-        _packed(raw, is_xz=is_xz) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
-    ):
-        for member in members:
-            info = tarfile.TarInfo(member.name)
-            info.size = member.size
-            with (
-                io.BytesIO(member.content)
-                if isinstance(member.content, bytes)
-                else member.content.open("rb") as content
-            ):
-                tar.addfile(info, content)

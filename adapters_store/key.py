@@ -1,4 +1,4 @@
-"""Names made from content: canonical JSON and its sha256."""
+"""Names made from content: canonical JSON and its sha256; and what can go wrong in a store, as one line each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from adapters_store.errors import StoreError
+
+class StoreError(Exception):
+    """The store was asked for, or given, something that it cannot do."""
+
+
+class MissingRecord(StoreError):
+    """The store holds nothing under this key or name."""
+
+
+class CorruptRecord(StoreError):
+    """A stored file is not what was written; the message starts with the file."""
 
 
 def canonical(spec: Mapping[str, Any]) -> bytes:

@@ -50,7 +50,7 @@ MPNET, MINILM, POOLED = "all-mpnet-base-v2", "minilm", "backbone"
 _OWN_ENCODERS = {"minilm": MINILM, "random-tiny": POOLED}  # of backbones; MPNET for all others
 
 
-# What a probe does to test rows (harness.scoring.probe.operations).
+# What a probe does to test rows (harness.scoring.probe.measured).
 UNCHANGED, REMOVED, SWAPPED, IN_CLASS = "unchanged", "removed", "swapped", "swapped in class"
 OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY = "from other task", "good news", "bad news", "other reply"
 PROBES = (UNCHANGED, REMOVED, SWAPPED, IN_CLASS, OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY)
@@ -154,24 +154,12 @@ def probe_inputs(cell: str, operation: str, donors: Mapping[str, str]) -> dict[s
     ``donors`` are the hashes of other tasks' splits by task, where contexts come from these.
     """
     of_others = dict(donors) if operation == OTHER_TASK else {}
-    return {
-        "version": PROBE_VERSION,
-        "cell": cell,
-        "operation": operation,
-        "seed": PROBE_SEED,
-        "donors": of_others,
-    }
+    return {"version": PROBE_VERSION, "cell": cell, "operation": operation, "seed": PROBE_SEED, "donors": of_others}
 
 
 def options_inputs(cell: str, arrangement: str, rows: int) -> dict[str, Any]:
     """Inputs of what the record ``cell`` answers to at most so many of its test rows, with its options arranged so."""
-    return {
-        "version": OPTIONS_VERSION,
-        "cell": cell,
-        "arrangement": arrangement,
-        "rows": rows,
-        "seed": PROBE_SEED,
-    }
+    return {"version": OPTIONS_VERSION, "cell": cell, "arrangement": arrangement, "rows": rows, "seed": PROBE_SEED}
 
 
 def sentences_inputs(cell: str, corpus: str, content: str) -> dict[str, Any]:

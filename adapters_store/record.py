@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adapters_store.errors import CorruptRecord, StoreError
-from adapters_store.key import compact, key_of, plain_data
+from adapters_store.key import CorruptRecord, StoreError, compact, key_of, plain_data
 from adapters_store.roles import IMPORTED
 
 SCHEMA = 1

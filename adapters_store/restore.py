@@ -22,19 +22,10 @@ from typing import IO, Any, NamedTuple
 
 from adapters_store import disk
 from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, STORED, check_beside, keys_of, unpacking
-from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain_data
+from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
 from adapters_store.listing import DATES
 from adapters_store.measures import KEPT
-from adapters_store.record import (
-    MARKER,
-    Record,
-    StoredFile,
-    check_file_name,
-    check_key,
-    check_name,
-    unseal,
-)
+from adapters_store.record import MARKER, Record, StoredFile, check_file_name, check_key, check_name, unseal
 from adapters_store.store import MEASURE, STUDY_NAME, Measure, Store, left_out, original_files
 
 BITE_BYTES = 1 << 20  # of one read; a header that claims to be longer is no archive of ours
@@ -273,17 +264,21 @@ def restore(file: Path, store: Store) -> Restoration:
             if kind == "objects":
                 _restore_record(store, name, group, done)
             elif kind == "measures":
-                _restore_measure(store, name, group, done)
+                measure = next(_measure(member, name) for member in group)
+                try:
+                    kept = store.measure(measure.kind, measure.inputs)
+                except MissingRecord:
+                    store.put_measure(measure.kind, measure.inputs, measure.result, measure.cost_seconds)
+                    done.new += 1
+                else:
+                    done.keep(f"{measure.kind} measure {name}", kept.result, measure.result)
     if listing.study not in store.manifests():
         store.write_manifest(listing.study, manifest)
     return done
 
 
 def unpack(
-    file: Path,
-    root: Path,
-    beside: Callable[[MemberReader], None] = drain,
-    altered: dict[str, str] | None = None,
+    file: Path, root: Path, beside: Callable[[MemberReader], None] = drain, altered: dict[str, str] | None = None
 ) -> tuple[Listing, dict[str, Any]]:
     """Restore into a new folder that nobody reads yet, quickly: nothing waits for the disk, for it can be repeated.
 
@@ -319,7 +314,13 @@ def _check(file: Path, altered: dict[str, str] | None = None) -> tuple[Listing, 
     """
     manifest: dict[str, Any] = {}
     with open_archive(file) as (listing, members), _blaming_the_archive():
-        files = _files_by_record(listing)
+        # the files of each record by its key, as the list has them; the record's own JSON is left out
+        files: dict[str, dict[str, StoredFile]] = {}
+        for name, stamp in listing.members.items():
+            kind, _, rest = name.partition("/")
+            key, _, inner = rest.partition("/")
+            if kind == "objects" and f"objects/{key}/{MARKER}" in listing.members:
+                files.setdefault(key, {}).update({} if inner == MARKER else {inner: stamp})
         for member in members:
             try:
                 manifest |= _check_member(member, files)
@@ -364,17 +365,6 @@ def _blaming_the_archive() -> Iterator[None]:
         raise
     except StoreError as problem:
         raise NotAsListed(str(problem)) from None
-
-
-def _files_by_record(listing: Listing) -> dict[str, dict[str, StoredFile]]:
-    """The files of each record by its key, as the list has them; the record's own JSON is left out."""
-    files: dict[str, dict[str, StoredFile]] = {}
-    for name, stamp in listing.members.items():
-        kind, _, rest = name.partition("/")
-        key, _, inner = rest.partition("/")
-        if kind == "objects" and f"objects/{key}/{MARKER}" in listing.members:
-            files.setdefault(key, {}).update({} if inner == MARKER else {inner: stamp})
-    return files
 
 
 def _record(member: MemberReader, key: str) -> Record:
@@ -433,17 +423,6 @@ def _write(store: Store, path: Path, member: MemberReader) -> None:
         with path.open("xb") as file:
             for chunk in member.chunks():
                 file.write(chunk)
-
-
-def _restore_measure(store: Store, key: str, members: Iterable[MemberReader], done: Restoration) -> None:
-    measure = next(_measure(member, key) for member in members)
-    try:
-        kept = store.measure(measure.kind, measure.inputs)
-    except MissingRecord:
-        store.put_measure(measure.kind, measure.inputs, measure.result, measure.cost_seconds)
-        done.new += 1
-    else:
-        done.keep(f"{measure.kind} measure {key}", kept.result, measure.result)
 
 
 def _stamps(record: Record) -> dict[str, str]:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import disk
-from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain_data
+from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
 from adapters_store.record import (
     KEY,
     MARKER,
@@ -90,12 +89,7 @@ class Store:
         return check_file(folder, name, record.files[name])
 
     def put(
-        self,
-        key: str,
-        spec: Mapping[str, Any],
-        results: Mapping[str, Any],
-        provenance: Mapping[str, Any],
-        folder: Path,
+        self, key: str, spec: Mapping[str, Any], results: Mapping[str, Any], provenance: Mapping[str, Any], folder: Path
     ) -> Record:
         """Keep a finished cell with all files of ``folder``, which is left as it is, and return what is stored.
 
@@ -103,10 +97,25 @@ class Store:
         key is removed, and how its results differ is logged. A StoreError leaves nothing half written, and a crash at
         any moment leaves no record.
         """
-        names = _files_of(folder)
+        if not folder.is_dir():
+            raise StoreError(f"{folder}: not a folder; put takes the folder that holds the files of a cell")
+        entries = sorted(folder.rglob("*"))
+        for entry in entries:
+            if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
+                raise StoreError(f"{entry}: a link or special file; records hold plain files only")
+        names = [check_file_name(entry.relative_to(folder).as_posix()) for entry in entries if entry.is_file()]
         with disk.writing(self.root), self.staging() as temporary:
             prepared = temporary / "record"
-            record = Record(key, spec, results, provenance, _copy_files(folder, names, prepared))
+            prepared.mkdir()
+            stamps = {}
+            for name in names:
+                (prepared / name).parent.mkdir(parents=True, exist_ok=True)
+                stamps[name] = StoredFile(*disk.copy(folder / name, prepared / name))
+            for inner in {
+                parent for name in names for parent in (prepared / name).parents if prepared in parent.parents
+            }:
+                disk.sync_folder(inner)
+            record = Record(key, spec, results, provenance, stamps)
             disk.write(prepared / MARKER, record.to_json())
             disk.sync_folder(prepared)
             if self._publish(prepared, self._object(key), MARKER):
@@ -263,28 +272,6 @@ def _read(path: Path, what: str) -> bytes:
             return disk.content(path)
         except (FileNotFoundError, NotADirectoryError):
             raise MissingRecord(f"{path}: the store has no {what}; run the study that makes it") from None
-
-
-def _files_of(folder: Path) -> list[str]:
-    """Relative POSIX names of all files under a prepared folder, sorted; StoreError for links and odd names."""
-    if not folder.is_dir():
-        raise StoreError(f"{folder}: not a folder; put takes the folder that holds the files of a cell")
-    entries = sorted(folder.rglob("*"))
-    for entry in entries:
-        if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
-            raise StoreError(f"{entry}: a link or special file; records hold plain files only")
-    return [check_file_name(entry.relative_to(folder).as_posix()) for entry in entries if entry.is_file()]
-
-
-def _copy_files(folder: Path, names: list[str], destination: Path) -> dict[str, StoredFile]:
-    destination.mkdir()
-    stamps = {}
-    for name in names:
-        (destination / name).parent.mkdir(parents=True, exist_ok=True)
-        stamps[name] = StoredFile(*disk.copy(folder / name, destination / name))
-    for inner in {parent for name in names for parent in (destination / name).parents if destination in parent.parents}:
-        disk.sync_folder(inner)
-    return stamps
 
 
 def _stamps(record: Record) -> dict[str, str]:

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of
+from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of
 from adapters_store.listing import content_of
 from adapters_store.measures import KEPT, kept_inputs
 from adapters_store.store import Store

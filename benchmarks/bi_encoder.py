@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place, Span, kind_of
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks import metrics
 from tasks.rationales import FORMS, iou_f1, marked, placed, token_f1
 from tasks.readers import read_task

@@ -25,11 +25,11 @@ from adapters.composition import Parallel
 
 from adapters_store import Store
 from benchmarks import machine
+from harness.scoring.answers import ScoringTask
 from harness.scoring.scorer import Scorer
-from harness.scoring.scoring_tasks import ScoringTask
 from harness.training import model
 from harness.training.inputs import Encoded, InputFormat
-from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
+from harness.training.tokenizer import library_tokenizer, load_tokenizer
 from tasks.readers.rows import kept_turns
 from tasks.task import Example, Turn
 

@@ -21,7 +21,7 @@ from hypothesis import settings
 
 from adapters_store import Store
 from harness.cli.main import main
-from harness.study.backbones.backbone import Backbone, resolve
+from harness.study.backbone import Backbone, resolve
 from harness.study.config import StudyConfig
 from tasks import synthetic
 from tasks.splits.loading import Splits

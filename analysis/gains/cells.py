@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from adapters_store.errors import MissingRecord
+from adapters_store.key import MissingRecord
 from adapters_store.measures import CONTAMINATION, contamination_inputs
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, IMPORTED, ON_OWN_TEXTS, planned_role

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from adapters_store.errors import MissingRecord
+from adapters_store.key import MissingRecord
 from adapters_store.measures import RETENTION, merged_cells, retention_inputs
 from adapters_store.roles import CONTROLS, MERGED_ROLES, NAMED_BY_INTERMEDIATE, RANDOM, SELF, TRANSFER, planned_role
 from adapters_store.store import Store

@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from adapters_store.errors import MissingRecord
+from adapters_store.key import MissingRecord
 from adapters_store.measures import ANNOTATORS, annotators_inputs
 from adapters_store.record import Record
 from adapters_store.store import Store

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adapters_store.archive import stored_measures
-from adapters_store.errors import MissingRecord
+from adapters_store.key import MissingRecord
 from adapters_store.measures import (
     ARRANGEMENTS,
     AS_ASKED,

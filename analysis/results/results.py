@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from adapters_store.errors import MissingRecord
+from adapters_store.key import MissingRecord
 from adapters_store.measures import STATISTICS, statistics_inputs
 from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store

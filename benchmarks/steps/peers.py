@@ -21,9 +21,8 @@ from harness.training.inputs import Encoded
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import PRECISIONS, freeze
 from harness.training.lanes.state import parameter_names, stacked
-from harness.training.recipe import Recipe
+from harness.training.recipe import Part, Recipe
 from harness.training.tensors import CPU
-from harness.training.trained import Part
 
 Run = Callable[[Part], float]
 INTERMEDIATE = "intermediate"
@@ -88,8 +87,8 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
     from adapters import AdapterTrainer
     from transformers import DataCollatorWithPadding, PrinterCallback, TrainerCallback
 
-    from harness.study.backbones.backbone import resolve
-    from harness.training.tokens.tokenizer import library_tokenizer
+    from harness.study.backbone import resolve
+    from harness.training.tokenizer import library_tokenizer
 
     class Clock(TrainerCallback):
         started = spent = 0.0

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from harness.training.inputs import Encoded
-from harness.training.trained import Part
+from harness.training.recipe import Part
 
 VOCABULARY, LONGEST, SIGMA, CLASSES = 2000, 512, 0.6, 3
 PAD, TARGET = 1, "target"

@@ -24,9 +24,8 @@ from benchmarks import machine
 from benchmarks.steps.peers import lane_trainer
 from benchmarks.steps.shapes import LONGEST, Shape, network, rows
 from harness.training.batches import cuts, padded, trained_cutting
-from harness.training.lanes.frozen import PRECISIONS
-from harness.training.lanes.products import has_bf16_products
-from harness.training.trained import Part
+from harness.training.lanes.frozen import PRECISIONS, has_bf16_products
+from harness.training.recipe import Part
 
 POSITIONS = LONGEST + 2  # of the encoder of `shapes`
 

@@ -23,7 +23,7 @@ from harness.systems.micromodels import (
     read,
     seeds_of,
 )
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.rationales import FORMS, iou_f1, marked, placed, token_f1
 from tasks.task import Example
 

@@ -28,9 +28,8 @@ from harness.search import trials
 from harness.search.search import BATCH_SIZES, LEARNING_RATES, Search, search_for
 from harness.study.cell import Cell
 from harness.study.file import load_study
-from harness.training.library.alone import Trainer, composed
-from harness.training.recipe import Recipe
-from harness.training.trained import encoded
+from harness.training.library import Trainer, composed
+from harness.training.recipe import Recipe, encoded
 from tasks.registry import Registry
 
 WAYS = ("one by one", "lanes", "lanes, halving")

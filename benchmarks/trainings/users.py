@@ -44,8 +44,8 @@ from harness.study.cell import Cell
 from harness.study.file import load_study
 from harness.study.plan import Plan, make_plan
 from harness.training import model
-from harness.training.tokens.tokenizer import library_tokenizer
-from harness.training.trained import Part, encoded
+from harness.training.recipe import Part, encoded
+from harness.training.tokenizer import library_tokenizer
 from tasks import metrics
 from tasks.registry import Registry
 

@@ -20,8 +20,7 @@ from tasks.errors import BadInput
 if TYPE_CHECKING:
     from harness.sharing.importing import Imported
     from harness.sharing.outgoing import Facts
-    from harness.training.pretraining import Pretrained
-    from harness.training.tokens.corpus import Corpus
+    from harness.training.pretraining import Corpus, Pretrained
     from tasks.splits.loading import Splits
 
 
@@ -52,11 +51,6 @@ def add(leaves: Leaves) -> None:
     publish.add_argument("--repository", metavar="OWNER/NAME", required=True, help="where to, on the hub")
     publish.add_argument("--yes", action="store_true", help="upload; needs a token in HF_TOKEN")
     publish.add_argument("--public", action="store_true", help="to a public repository (default: a private one)")
-    _add_import(leaves)
-    _add_pretrain(leaves)
-
-
-def _add_import(leaves: Leaves) -> None:
     bring = leaf_of(
         leaves,
         "import SOURCE",
@@ -72,6 +66,7 @@ def _add_import(leaves: Leaves) -> None:
         "--backbone", metavar="NAME", help="what it stands on (default: what its own configuration names as its model)"
     )
     bring.add_argument("--revision", metavar="REV", default="", help="branch, tag or commit on the hub")
+    _add_pretrain(leaves)
 
 
 def _add_pretrain(leaves: Leaves) -> None:
@@ -151,7 +146,7 @@ def bring_adapter(options: argparse.Namespace) -> int:
     """Store an adapter trained by others as a record that a study can use as an intermediate and score with."""
     from harness.sharing.importing import backbone_of, import_adapter
     from harness.sharing.incoming import source_of
-    from harness.study.backbones.backbone import resolve
+    from harness.study.backbone import resolve
 
     source = source_of(options.source, options.revision)
     backbone = resolve(options.backbone) if options.backbone else backbone_of(source)
@@ -186,7 +181,7 @@ def _import_lines(name: str, imported: Imported, backbone: str) -> Iterator[str]
 def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     """The store, and what a card needs of the task that is meant."""
     from analysis.gains.baselines import baselines
-    from harness.scoring.scoring_tasks import scoring_tasks
+    from harness.scoring.answers import scoring_tasks
     from harness.sharing.outgoing import Facts
 
     store = Store(Path(options.store))
@@ -211,7 +206,7 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         raise BadInput("--out: name the folder of the new backbone")
     if not (options.texts or options.task):
         raise BadInput("adapter pretrain: no texts; name a file with --texts, or a task with --task")
-    from harness.study.backbones.backbone import resolve
+    from harness.study.backbone import resolve
     from harness.study.device import Device
     from harness.training.pretraining import Setting, pretrain
 
@@ -224,7 +219,16 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         whole_words=options.whole_words,
         seed=options.seed,
     )
-    corpus = _corpus(options)
+    # the texts of the file and of the tasks' training rows, less those of validation and test rows
+    from harness.training.pretraining import corpus_of, later_texts, training_texts
+
+    own, others = (dict(_splits(options, names)) for names in (options.task, options.apart_from))
+    texts = [text for splits in own.values() for text in training_texts(splits)]
+    if options.texts:
+        lines = Texts(options.texts, options.format, text=options.text).lines()
+        texts += [line.text for line in lines if not line.problem]
+    apart = [text for splits in (*own.values(), *others.values()) for text in later_texts(splits)]
+    corpus = corpus_of(texts, apart=apart, seed=options.seed)
     with Bars(quiet=options.quiet) as bars:
         result = pretrain(
             backbone,
@@ -236,19 +240,6 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         )
     _print_pretrained(options, corpus, result)
     return 0
-
-
-def _corpus(options: argparse.Namespace) -> Corpus:
-    """The texts of the file and of the tasks' training rows, less those of validation and test rows."""
-    from harness.training.tokens.corpus import corpus_of, later_texts, training_texts
-
-    own, others = (dict(_splits(options, names)) for names in (options.task, options.apart_from))
-    texts = [text for splits in own.values() for text in training_texts(splits)]
-    if options.texts:
-        lines = Texts(options.texts, options.format, text=options.text).lines()
-        texts += [line.text for line in lines if not line.problem]
-    apart = [text for splits in (*own.values(), *others.values()) for text in later_texts(splits)]
-    return corpus_of(texts, apart=apart, seed=options.seed)
 
 
 def _splits(options: argparse.Namespace, names: list[str]) -> Iterator[tuple[str, Splits]]:

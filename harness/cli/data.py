@@ -45,19 +45,17 @@ def show_status(options: argparse.Namespace) -> int:
         return 0
     print_rows([_row(holding) for holding in wanted], as_json=False)
     for holding in wanted:
-        _print_notes(holding)
+        if holding.missing:
+            more = f" and {len(holding.missing) - 1} more" if len(holding.missing) > 1 else ""
+            print(f"\n{holding.dataset.id}: {holding.missing[0]}{more} missing\n  {holding.how}")
+        if holding.fallback:
+            print(f"  until then, where the task allows it: {', '.join(holding.fallback)}")
+        for path, state in holding.files.items():
+            if state == "differs":
+                print(
+                    f"\n{holding.dataset.id}: {path} is not the file that its entry knows; another version, or damaged"
+                )
     return 0
-
-
-def _print_notes(holding: Holding) -> None:
-    if holding.missing:
-        more = f" and {len(holding.missing) - 1} more" if len(holding.missing) > 1 else ""
-        print(f"\n{holding.dataset.id}: {holding.missing[0]}{more} missing\n  {holding.how}")
-    if holding.fallback:
-        print(f"  until then, where the task allows it: {', '.join(holding.fallback)}")
-    for path, state in holding.files.items():
-        if state == "differs":
-            print(f"\n{holding.dataset.id}: {path} is not the file that its entry knows; another version, or damaged")
 
 
 def fetch_data(options: argparse.Namespace) -> int:

@@ -79,7 +79,16 @@ def explain_rows(options: argparse.Namespace) -> int:
     rows = explained_rows(store, manifest, splits, options.system, **chosen)
     if page is None:
         for row in rows:
-            _print(row)
+            # a row on the terminal: its text in colour, where there are colours, and its strongest tokens in words
+            from rich.text import Text
+
+            screen = console()
+            shown = Text()
+            for piece in pieces_of(row):
+                shown.append(plain(piece.text), style=_style(piece.share))
+            is_whole = width_of(sys.stdout) is None  # a pipe gets whole lines
+            for line in (heading(row), shown, strongest(row), ""):
+                screen.print(line if isinstance(line, Text) else plain(line), soft_wrap=is_whole)
         return 0
     disk.write_text(page, html_of(f"{options.system} on {options.task}, study {name}", list(rows)))
     print(f"{page}\n{HOLDS_TEXTS}")
@@ -177,19 +186,6 @@ def strongest(row: ExplainedRow) -> str:
         f"{side}: {', '.join(f'{text} {value:+.2f}' for value, text in own)}" for side, own in sides.items() if own
     )
     return "; ".join(lists)
-
-
-def _print(row: ExplainedRow) -> None:
-    """A row on the terminal: its text in colour, where there are colours, and its strongest tokens in words."""
-    from rich.text import Text
-
-    screen = console()
-    shown = Text()
-    for piece in pieces_of(row):
-        shown.append(plain(piece.text), style=_style(piece.share))
-    is_whole = width_of(sys.stdout) is None  # a pipe gets whole lines
-    for line in (heading(row), shown, strongest(row), ""):
-        screen.print(line if isinstance(line, Text) else plain(line), soft_wrap=is_whole)
 
 
 def _level(share: float) -> int:

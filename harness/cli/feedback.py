@@ -23,9 +23,9 @@ def add(leaves: Leaves) -> None:
 
 def show_feedback(options: argparse.Namespace) -> int:
     """Print for every reply its levels, what was marked, what is missing, and two examples."""
+    from harness.scoring.answers import scoring_tasks
     from harness.scoring.feedback import HEADING, feedback, folded, known_tasks
     from harness.scoring.parts import next_part
-    from harness.scoring.scoring_tasks import scoring_tasks
 
     texts, store = texts_of(options), Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))

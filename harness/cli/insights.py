@@ -58,25 +58,7 @@ def show_insights(options: argparse.Namespace) -> int:
         raise BadInput("insights: nothing to compare; name a column with --time, --group or --outcome")
     if options.within is not None and not (options.time and options.outcome):
         raise BadInput("--within: name the time of a text with --time and that of its outcome with --outcome")
-    parts, facts = _parts(options)
-    out = Path(options.out or Path("results/insights") / Path(options.file).name.partition(".")[0])
-    figures = insight_figures(parts, out, facts["subtitle"])
-    files = [str(figure.png) for figure in figures]
-    if options.json:
-        rows = {part: json.loads(frame.to_json(orient="records")) for part, frame in parts.items()}
-        print_json({**facts, **rows, "files": files})
-        return 0
-    print(facts["subtitle"], *facts["notes"], sep="\n")
-    for part, frame in parts.items():
-        print(f"\n{PARTS[part]}:")
-        print_rows(list(_rows(part, frame)), as_json=False)
-    print(f"\n{NO_CAUSE}")
-    print(f"figures, each with its CSV: {', '.join(files)}")
-    return 0
-
-
-def _parts(options: argparse.Namespace) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
-    """The frame of every part that was asked for, and what was compared."""
+    # the frame of every part that was asked for, and what was compared
     from analysis.results import people as computed
 
     scales, ids = _scales(options)
@@ -97,7 +79,21 @@ def _parts(options: argparse.Namespace) -> tuple[dict[str, pd.DataFrame], dict[s
             outcome = computed.followed(columns["time"], outcome, options.within)
         parts["by-level"] = computed.by_level(scales, columns["author"], outcome)
     subtitle = f"{Path(options.file).name}: {counted(len(columns), 'text')} by {counted(authors, 'author')}"
-    return parts, {"subtitle": subtitle, "texts": len(columns), "authors": authors, "notes": notes}
+    facts = {"subtitle": subtitle, "texts": len(columns), "authors": authors, "notes": notes}
+    out = Path(options.out or Path("results/insights") / Path(options.file).name.partition(".")[0])
+    figures = insight_figures(parts, out, facts["subtitle"])
+    files = [str(figure.png) for figure in figures]
+    if options.json:
+        rows = {part: json.loads(frame.to_json(orient="records")) for part, frame in parts.items()}
+        print_json({**facts, **rows, "files": files})
+        return 0
+    print(facts["subtitle"], *facts["notes"], sep="\n")
+    for part, frame in parts.items():
+        print(f"\n{PARTS[part]}:")
+        print_rows(list(_rows(part, frame)), as_json=False)
+    print(f"\n{NO_CAUSE}")
+    print(f"figures, each with its CSV: {', '.join(files)}")
+    return 0
 
 
 def _scales(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:

@@ -60,11 +60,7 @@ USES = {
         Noun("plan", "Cells of a study, those that are stored, and what the others cost"),
         Noun("run", "Train missing cells here or on a cluster; --failed again; --cancel"),
         Noun("status", "What is done, runs, waits and failed; --cell CELL: why one failed"),
-        Noun(
-            "store",
-            "What is stored, and a study in one file for others",
-            "list gc archive verify restore",
-        ),
+        Noun("store", "What is stored, and a study in one file for others", "list gc archive verify restore"),
     ),
     READ: (
         Noun("report", "Tables, figures and a page of a study, from the store alone"),

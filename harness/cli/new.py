@@ -71,11 +71,45 @@ def new_task(options: argparse.Namespace) -> int:
 
     folders = [Path(folder) for folder in options.registry or [DEFAULT_REGISTRY]]
     entry, doubts = _entry(folders[0], options)
-    file, splits = _write(entry, folders, Path(options.data))
+    data = Path(options.data)
+    from tasks.splits.loading import load
+
+    id = str(entry["id"])
+    if not ID_PATTERN.fullmatch(id):
+        raise BadEntry(f"id {id!r} may hold only small letters, digits and _; give another --id")
+    if reason := why_taken(id):
+        raise BadEntry(f"id {id!r} {reason}; give another --id")
+    file = folders[0] / f"{id}.toml"
+    if file.exists():
+        raise BadInput(f"{file} exists; give another --id, or edit that file")
+    new_folder(folders[0])
+    if id in Registry.load(folders).tasks:
+        raise BadInput(f"there is a task {id!r} already; give another --id")
+    with atomic(file) as draft:
+        draft.write_text(entry_text(entry), encoding="utf-8")
+        try:
+            splits = load(tasks_of(draft)[0], data)
+        except BadInput as problem:
+            raise type(problem)(str(problem).replace(str(draft), str(file))) from None
     facts = facts_of(splits, {}, Texts([splits.train, splits.validation, splits.test]))
     if not options.json:
         verbatim(f"wrote {file}\n\n{file.read_text(encoding='utf-8')}")
-        print(_check(facts))
+        # what a person should know before training on these rows
+        labels, repeating = (_numbers(facts.get(name, {}).get("train", {})) for name in ("labels", "labels_before"))
+        words, repeated, least = facts["words"]["train"], facts["repeated"]["test in train"], facts["smallest_at_best"]
+        points = "none, with so few rows or groups" if least is None else f"{least:.1f} points"
+        lines = [
+            "rows      " + ", ".join(f"{name} {count}" for name, count in facts["rows"].items()),
+            "groups    " + ", ".join(f"{name} {count}" for name, count in facts["groups"].items()),
+            f"labels    {labels} (% of training rows, or moments)",
+            *([f"before    {repeating} (with the rows that repeat a later split's text)"] if repeating else []),
+            f"conflicts {facts['conflicting']['rows']} rows are equal in context and text and differ in their label",
+            f"words     median {words['median']:g}, 95 % up to {words['p95']:g}, longest {words['max']:g}",
+            f"repeated  {repeated['text']} test texts stand in training, {repeated['near']} nearly",
+            f"floor     {facts['floor']:.3f}; smallest gain that the test rows can show at best: {points}",
+            *(f"warning   {warning}" for warning in facts["warnings"]),
+        ]
+        print("\n".join(lines))
         verbatim(_listed(doubts))
     shared = _sharing(splits, folders, Path(options.data))
     if not options.json:
@@ -173,30 +207,6 @@ def _columns_named(label: object) -> object:
     return names if len(names) > 1 else names[0]
 
 
-def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> tuple[Path, Splits]:
-    """Write the entry once its rows load, and return its splits too; an existing file is never replaced."""
-    from tasks.splits.loading import load
-
-    id = str(entry["id"])
-    if not ID_PATTERN.fullmatch(id):
-        raise BadEntry(f"id {id!r} may hold only small letters, digits and _; give another --id")
-    if reason := why_taken(id):
-        raise BadEntry(f"id {id!r} {reason}; give another --id")
-    file = folders[0] / f"{id}.toml"
-    if file.exists():
-        raise BadInput(f"{file} exists; give another --id, or edit that file")
-    new_folder(folders[0])
-    if id in Registry.load(folders).tasks:
-        raise BadInput(f"there is a task {id!r} already; give another --id")
-    with atomic(file) as draft:
-        draft.write_text(entry_text(entry), encoding="utf-8")
-        try:
-            splits = load(tasks_of(draft)[0], data)
-        except BadInput as problem:
-            raise type(problem)(str(problem).replace(str(draft), str(file))) from None
-    return file, splits
-
-
 def facts_of(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str, Any]:
     """What ``tasks.quality`` says of a task, and the smallest gain in points that its test rows show at best."""
     from analysis.gains.power import smallest_at_best
@@ -217,25 +227,6 @@ def _sharing(own: Splits, folders: Sequence[Path], data: Path) -> list[str]:
         with suppress(BadInput):  # which ``tasks check`` says of each
             splits.setdefault(task.id, load_kinds(task, data, hashed=False)["clean"])
     return joined_families(sharing_texts(splits, own.task.id), splits)
-
-
-def _check(facts: Mapping[str, Any]) -> str:
-    """What a person should know before training on these rows."""
-    labels, repeating = (_numbers(facts.get(name, {}).get("train", {})) for name in ("labels", "labels_before"))
-    words, repeated, least = facts["words"]["train"], facts["repeated"]["test in train"], facts["smallest_at_best"]
-    points = "none, with so few rows or groups" if least is None else f"{least:.1f} points"
-    lines = [
-        "rows      " + ", ".join(f"{name} {count}" for name, count in facts["rows"].items()),
-        "groups    " + ", ".join(f"{name} {count}" for name, count in facts["groups"].items()),
-        f"labels    {labels} (% of training rows, or moments)",
-        *([f"before    {repeating} (with the rows that repeat a later split's text)"] if repeating else []),
-        f"conflicts {facts['conflicting']['rows']} rows are equal in context and text and differ in their label",
-        f"words     median {words['median']:g}, 95 % up to {words['p95']:g}, longest {words['max']:g}",
-        f"repeated  {repeated['text']} test texts stand in training, {repeated['near']} nearly",
-        f"floor     {facts['floor']:.3f}; smallest gain that the test rows can show at best: {points}",
-        *(f"warning   {warning}" for warning in facts["warnings"]),
-    ]
-    return "\n".join(lines)
 
 
 def _numbers(facts: Mapping[str, float]) -> str:

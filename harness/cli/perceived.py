@@ -42,10 +42,22 @@ def add(leaves: Leaves) -> None:
 
 def show_perceived(options: argparse.Namespace) -> int:
     """Write the table and the correlations as CSV and figures, and print them."""
-    from analysis.figures.corpus import perceived_figures
-    from analysis.results.people import DECIDES, correlations, expressed
+    # the rows that have a group, a rating and an intent that is known, and notes of what was left out
+    import pandas as pd
 
-    rated, notes = _rated(options)
+    from analysis.figures.corpus import perceived_figures
+    from analysis.results.people import DECIDES, Rated, correlations, expressed
+
+    raw = read_raw(Path(options.file))
+    low, high = _scale(options.scale)
+    ends = "name the ends of the scale with --scale LOW-HIGH, and leave what was not rated empty"
+    ratings = pd.DataFrame({name: raw.numbers(name, low, high, ends) for name in _names(options.ratings)})
+    intents = _intents(raw, _names(options.intents))
+    group = pd.Series(raw.cells(options.group), dtype=object)
+    is_whole = (group != "") & ratings.notna().any(axis=1) & intents.notna().any(axis=1)
+    left_out = int((~is_whole).sum())
+    notes = [f"{counted(left_out, 'row')} without a group, a rating or intents left out"] if left_out else []
+    rated = Rated(*(part[is_whole].reset_index(drop=True) for part in (group, intents, ratings)))
     table, together = expressed(rated), correlations(rated)
     name = Path(options.file).name.partition(".")[0]
     rows, groups = len(rated.group), rated.group.nunique()
@@ -69,24 +81,6 @@ def show_perceived(options: argparse.Namespace) -> int:
     print(f"\n{NO_CAUSE}")
     print(f"figures, each with its CSV: {', '.join(files)}")
     return 0
-
-
-def _rated(options: argparse.Namespace) -> tuple[Rated, list[str]]:
-    """The rows that have a group, a rating and an intent that is known, and notes of what was left out."""
-    import pandas as pd
-
-    from analysis.results.people import Rated
-
-    raw = read_raw(Path(options.file))
-    low, high = _scale(options.scale)
-    ends = "name the ends of the scale with --scale LOW-HIGH, and leave what was not rated empty"
-    ratings = pd.DataFrame({name: raw.numbers(name, low, high, ends) for name in _names(options.ratings)})
-    intents = _intents(raw, _names(options.intents))
-    group = pd.Series(raw.cells(options.group), dtype=object)
-    is_whole = (group != "") & ratings.notna().any(axis=1) & intents.notna().any(axis=1)
-    left_out = int((~is_whole).sum())
-    notes = [f"{counted(left_out, 'row')} without a group, a rating or intents left out"] if left_out else []
-    return Rated(*(part[is_whole].reset_index(drop=True) for part in (group, intents, ratings))), notes
 
 
 def _intents(raw: Raw, names: Sequence[str]) -> pd.DataFrame:

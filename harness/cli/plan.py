@@ -31,9 +31,9 @@ def add(leaves: Leaves) -> None:
 
 def show_plan(options: argparse.Namespace) -> int:
     """Print one row per target: its rows, cells, how many of them the store has, and what the others will cost."""
-    from harness.preflight.costs import Costs
+    from harness.preflight.estimate import Costs
     from harness.preflight.why import why
-    from harness.study.intermediates.weights import again_line, weightless
+    from harness.study.plan import again_line, weightless
 
     study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
@@ -41,7 +41,10 @@ def show_plan(options: argparse.Namespace) -> int:
     stored = {cell.key for cell in plan.cells if cell.key in study.store} - {cell.key for cell in again}
     stored_records = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
     causes = why(plan, study.store, stored_records) if options.why else None
-    _load_tokenizer(plan)
+    # BadBackbone, now and not in the first cell, if no tokenizer can be made of its files
+    from harness.training.tokenizer import load_tokenizer
+
+    load_tokenizer(plan.backbone)
     costs = Costs(plan, study.store, stored_records)
     targets = dict.fromkeys(cell.target for cell in plan.cells)
     cells = [_plan_row(name, plan.cells, stored) for name in targets]
@@ -90,13 +93,6 @@ def _sharing(plan: Plan) -> list[str]:
     return joined_families(sharing_texts(plan.splits), plan.splits)
 
 
-def _load_tokenizer(plan: Plan) -> None:
-    """BadBackbone, now and not in the first cell, if no tokenizer can be made of its files."""
-    from harness.training.tokens.tokenizer import load_tokenizer
-
-    load_tokenizer(plan.backbone)
-
-
 def _print_why(plan: Plan, causes: list[Why]) -> None:
     """Print a line for each cause of training."""
     print("\nwhy cells must be trained:")
@@ -108,7 +104,7 @@ def _print_why(plan: Plan, causes: list[Why]) -> None:
 
 def _print_merged(plan: Plan) -> None:
     """Print which merged rows have no cell, and which would be trained anew with a further task."""
-    from harness.study.intermediates.merged import recipes_of
+    from harness.study.merged import recipes_of
 
     for name, reason in plan.left_out.items():
         print(f"merged row left out: {name}: {reason}")
@@ -163,7 +159,7 @@ def _size(splits: Splits, part: str, cap: int | None) -> int:
 
 def _cuts(study: Study, name: str) -> dict[str, object]:
     """Shares of a task's rows that are too long, and the rule by which their texts are cut."""
-    from harness.training.tokens.lengths import cut_shares
+    from harness.training.inputs import cut_shares
 
     splits = study.plan.splits[name]
     rows = [row for part in splits.names for row in getattr(splits, part)]

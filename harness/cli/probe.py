@@ -72,17 +72,6 @@ def probe_study(options: argparse.Namespace) -> int:
     """Measure what the store does not have, write the tables as CSV, and print a part of them for every task."""
     from harness.study.systems import add_files
 
-    _check(options)
-    add_files([name for name in options.system if name.endswith(OWN_FILE)])
-    options.system = [name for name in options.system if not name.endswith(OWN_FILE)]
-    store, name = Store(Path(options.store)), name_of(options.study)
-    manifest, out = stored_manifest(store, name), Path(options.out or f"results/{name}")
-    show = _show_options if options.by_options else _show_contexts
-    show(options, store, manifest, out)
-    return 0
-
-
-def _check(options: argparse.Namespace) -> None:
     if options.by_options and options.conversations:
         raise BadInput("--conversations: sentences are put into contexts; leave it out with --options")
     given = [name for name in OF_OPTIONS if getattr(options, name) not in (None, [])]
@@ -92,6 +81,13 @@ def _check(options: argparse.Namespace) -> None:
         raise BadInput(f"--rows {options.rows}: at least one row has to be asked about")
     if options.most_cost is not None and options.most_cost <= 0:
         raise BadInput(f"--most-cost {options.most_cost:g}: name a cap above 0 dollars, or none")
+    add_files([name for name in options.system if name.endswith(OWN_FILE)])
+    options.system = [name for name in options.system if not name.endswith(OWN_FILE)]
+    store, name = Store(Path(options.store)), name_of(options.study)
+    manifest, out = stored_manifest(store, name), Path(options.out or f"results/{name}")
+    show = _show_options if options.by_options else _show_contexts
+    show(options, store, manifest, out)
+    return 0
 
 
 def _print_tables(frame: pd.DataFrame, row_of: Row, head: Head, spare: Sequence[str]) -> None:

@@ -130,7 +130,17 @@ def compare_studies(options: argparse.Namespace) -> int:
     from analysis.sections.compare import write_comparison
 
     if options.repeated:
-        return _compare_repeated(options)
+        # print a row per metric of how far both trainings' scores and predictions are apart; with --json every cell
+        from harness.sharing.repetition import by_metric, repetitions
+
+        store, manifest = open_study(Store(Path(options.store)), name_of(options.a))
+        with store_at(options.b) as other:
+            cells = repetitions(store, other, [cell["key"] for cell in manifest["cells"]])
+        if options.json:
+            print_json(cells)
+        else:
+            print_rows(by_metric(cells), as_json=False)
+        return 0
     a, b = (_side(options, name) for name in (options.a, options.b))
     page, sentence = write_comparison(a, b, Path(options.out or f"results/{a.name}-against-{b.name}"))
     if options.json:
@@ -138,20 +148,6 @@ def compare_studies(options: argparse.Namespace) -> int:
     else:
         print(sentence, page, sep="\n")
         print_next("study", "power", options.a, *places(options))
-    return 0
-
-
-def _compare_repeated(options: argparse.Namespace) -> int:
-    """Print a row per metric of how far both trainings' scores and predictions are apart; with --json every cell."""
-    from harness.sharing.repetition import by_metric, repetitions
-
-    store, manifest = open_study(Store(Path(options.store)), name_of(options.a))
-    with store_at(options.b) as other:
-        cells = repetitions(store, other, [cell["key"] for cell in manifest["cells"]])
-    if options.json:
-        print_json(cells)
-    else:
-        print_rows(by_metric(cells), as_json=False)
     return 0
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.systems.prompting.asking import CallSettings
-    from harness.systems.prompting.rater import Item, Rated
+    from harness.systems.prompting.rater import Rated
 
 
 def add(leaves: Leaves) -> None:
@@ -108,7 +108,25 @@ def ask_model(options: argparse.Namespace) -> int:
     wanted = items(rateable.tasks, constructs(), settings.allow)
     answers, out = answers_beside(Path(options.store)), _out_of(options, rateable.name)
     if options.dry_run:
-        return _say_what_leaves(wanted, settings, answers, options)
+        from dataclasses import asdict
+
+        from harness.preflight.estimate import price, whom
+        from harness.systems.prompting.rater import SENT, outlay
+        from harness.systems.prompting.server import is_this_machine
+
+        costs, stays = outlay(wanted, settings, answers), is_this_machine(settings.host)
+        tasks = len({item.task.id for item in wanted})
+        if options.json:
+            print_json({"tasks": tasks, "host": settings.host, "stays": stays, "sent": SENT, **asdict(costs)})
+        elif not costs.calls:
+            print("nothing is sent, every answer is kept")
+        else:
+            print(
+                f"descriptions of {counted(tasks, 'task')} in {counted(costs.calls, 'call')}, about {costs.tokens:,}"
+                f" tokens, go to {whom(settings.host, stays=stays)}; {price(costs.dollars, settings.most_cost)}"
+            )
+            print(f"sent: {SENT}")
+        return 0
     if out.exists():
         raise BadInput(f"{out} exists and may hold ratings; move it away or give another --out")
     if not settings.address:
@@ -121,7 +139,13 @@ def ask_model(options: argparse.Namespace) -> int:
             f"no answer of {settings.model!r} is a single whole number on the scale, so there are no ratings to write;"
             f" try another model, or more --answer-tokens (answers are kept in {answers})"
         )
-    _write(out, rated)
+    from tasks.ratings import rows_of
+
+    rows = rows_of(rated.readings, rated.rater)
+    with atomic(out) as part, part.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
     agreed, repeated = _agreement(out, rated.rater, others)
     if options.json:
         facts = {"ratings": str(out), "rater": rated.rater, "calls": rated.calls, **rated.cost, "missing": gaps}
@@ -171,39 +195,6 @@ def _out_of(options: argparse.Namespace, name: str) -> Path:
         return Path(options.out)
     model = re.sub(r"[^A-Za-z0-9._-]+", "-", options.model).strip("-.") or "model"
     return Path("results") / name / f"ratings-{model}.csv"
-
-
-def _say_what_leaves(wanted: Sequence[Item], settings: CallSettings, answers: Path, options: argparse.Namespace) -> int:
-    """Print what would be sent, to whom and at what price."""
-    from dataclasses import asdict
-
-    from harness.preflight.estimate import price, whom
-    from harness.systems.prompting.rater import SENT, outlay
-    from harness.systems.prompting.server import is_this_machine
-
-    costs, stays = outlay(wanted, settings, answers), is_this_machine(settings.host)
-    tasks = len({item.task.id for item in wanted})
-    if options.json:
-        print_json({"tasks": tasks, "host": settings.host, "stays": stays, "sent": SENT, **asdict(costs)})
-    elif not costs.calls:
-        print("nothing is sent, every answer is kept")
-    else:
-        print(
-            f"descriptions of {counted(tasks, 'task')} in {counted(costs.calls, 'call')}, about {costs.tokens:,}"
-            f" tokens, go to {whom(settings.host, stays=stays)}; {price(costs.dollars, settings.most_cost)}"
-        )
-        print(f"sent: {SENT}")
-    return 0
-
-
-def _write(out: Path, rated: Rated) -> None:
-    from tasks.ratings import rows_of
-
-    rows = rows_of(rated.readings, rated.rater)
-    with atomic(out) as part, part.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.DictWriter(handle, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _agreement(out: Path, rater: str, others: Sequence[Rating]) -> tuple[pd.DataFrame, pd.DataFrame]:

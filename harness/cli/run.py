@@ -67,7 +67,7 @@ def show_scripts(options: argparse.Namespace) -> int:
     """Print what would be handed to sbatch, and submit nothing; BadInput for an engine that has no scripts."""
     from harness.engines.cluster import check_package
     from harness.run.grid import GridReport, steps_of
-    from harness.study.schedulers import Slurm, options_of
+    from harness.study.config import Slurm, options_of
 
     if options.engine != "slurm":
         raise BadInput(
@@ -199,20 +199,16 @@ def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] 
     if options.json:
         print_json(_report_json(report) | {"missing": plan.missing, "warnings": warnings_of(plan)})
     else:
-        _print_report(report, plan.missing)
+        print(f"done     {len(report.done)} trained, {len(report.stored)} were in the store")
+        print(f"failed   {len(report.failed)}")
+        for cell, reason in report.failed:
+            print(f"  {cell.label}: {reason}")
+        print(f"not run  {len(report.not_run)}")
+        for cell, reason in report.not_run:
+            print(f"  {cell.label}: {reason}")
+        print_missing(plan.missing)
         print_warnings(plan)
     return 0 if report.is_complete else 1
-
-
-def _print_report(report: GridReport, missing: dict[str, str]) -> None:
-    print(f"done     {len(report.done)} trained, {len(report.stored)} were in the store")
-    print(f"failed   {len(report.failed)}")
-    for cell, reason in report.failed:
-        print(f"  {cell.label}: {reason}")
-    print(f"not run  {len(report.not_run)}")
-    for cell, reason in report.not_run:
-        print(f"  {cell.label}: {reason}")
-    print_missing(missing)
 
 
 def _report_json(report: GridReport) -> dict[str, object]:

@@ -17,10 +17,23 @@ from adapters_store import Store, StoreError
 from harness.cli.options import Leaves, leaf_of, places, print_next
 from harness.cli.study import name_of
 from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, verbatim
-from harness.engines.cell_facts import facts_of
-from harness.engines.status import FAILED, RUNNING, STALLED, WAITING, StudyStatus, planned, status_of
-from harness.engines.status_text import MOST, as_json, block, lines, summary, time_line
-from harness.engines.time_left import TimeLeft, time_left
+from harness.engines.status import (
+    FAILED,
+    MOST,
+    RUNNING,
+    STALLED,
+    WAITING,
+    StudyStatus,
+    as_json,
+    block,
+    facts_of,
+    lines,
+    planned,
+    status_of,
+    summary,
+    time_left,
+    time_line,
+)
 from harness.preflight.smoke import SMOKE
 from harness.run.interrupts import stop_if_asked
 from harness.sharing.stored import open_study, stored_manifest
@@ -159,29 +172,26 @@ def _watch(store: Store, name: str, *, is_json: bool) -> int:
             while True:
                 stop_if_asked()
                 now = status_of(store, name, stored_manifest(store, name, cells_only=True))
-                shown = _show(now, time_left(store, now), shown, screen, is_json=is_json)
+                # draw the screen anew, or print one line if it differs from what was ``shown``; what is shown now
+                left = time_left(store, now)
+                text = summary(now)
+                if screen is not None:
+                    screen.show([*lines(now, left), *_advice(now)])
+                elif text != shown:
+                    sentence = f"{text}; {time_line(left)}" if left else text
+                    counts = {"study": now.study, "cells": len(now.cells), "done": now.counts["done"]}
+                    if is_json:
+                        verbatim(json.dumps({**counts, **as_json(now, left)}, allow_nan=False))
+                    else:
+                        print(sentence)
+                    sys.stdout.flush()
+                shown = text
                 idle = 0 if now.is_under_way else idle + 1
                 if idle == IDLE_LOOKS or not (now.is_under_way or now.counts[WAITING]):
                     return 0
                 time.sleep(EVERY_SECONDS)
         except KeyboardInterrupt:
             return 0
-
-
-def _show(now: StudyStatus, left: TimeLeft | None, shown: str, screen: Screen | None, *, is_json: bool) -> str:
-    """Draw the screen anew, or print one line if it differs from what was ``shown``; what is shown now."""
-    text = summary(now)
-    if screen is not None:
-        screen.show([*lines(now, left), *_advice(now)])
-    elif text != shown:
-        sentence = f"{text}; {time_line(left)}" if left else text
-        counts = {"study": now.study, "cells": len(now.cells), "done": now.counts["done"]}
-        if is_json:
-            verbatim(json.dumps({**counts, **as_json(now, left)}, allow_nan=False))
-        else:
-            print(sentence)
-        sys.stdout.flush()
-    return text
 
 
 def _by_role(cells: Sequence[Mapping[str, Any]], stored: Collection[str]) -> str:
@@ -241,21 +251,19 @@ def show_cell(store: Store, options: argparse.Namespace) -> int:
     if options.json:
         print_json(facts)
     else:
-        _print_cell(facts)
+        # plain facts, then blocks of lines and the table of epochs
+        for name, value in facts.items():
+            if isinstance(value, Mapping):
+                print(f"{name:8} " + ", ".join(f"{field} {_short(what)}" for field, what in value.items()))
+            elif not isinstance(value, list) and value != "":
+                print(f"{name:8} {' '.join(harmless(line) for line in str(value).splitlines())}")
+        for name in ("trace", "end of the log"):
+            _print_lines(name, facts.get(name) or [])
+        if facts.get("history"):
+            print_rows(
+                [{name: _short(value) for name, value in row.items()} for row in facts["history"]], as_json=False
+            )
     return 0
-
-
-def _print_cell(facts: Mapping[str, Any]) -> None:
-    """Plain facts, then blocks of lines and the table of epochs."""
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            print(f"{name:8} " + ", ".join(f"{field} {_short(what)}" for field, what in value.items()))
-        elif not isinstance(value, list) and value != "":
-            print(f"{name:8} {' '.join(harmless(line) for line in str(value).splitlines())}")
-    for name in ("trace", "end of the log"):
-        _print_lines(name, facts.get(name) or [])
-    if facts.get("history"):
-        print_rows([{name: _short(value) for name, value in row.items()} for row in facts["history"]], as_json=False)
 
 
 def _short(value: object) -> str:

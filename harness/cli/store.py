@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, StoreError
 from adapters_store.archive import GZIPPED, XZ, ArchiveSummary, archive, keys_of
-from adapters_store.garbage import KINDS, YOUNG, Garbage, Leftover, garbage, remove
-from adapters_store.listing import listing
+from adapters_store.listing import KINDS, YOUNG, Leftover, garbage, listing, remove, verify
 from adapters_store.measures import measures_of
 from adapters_store.restore import MemberReader, NotAsListed, restore, unpack
-from adapters_store.verify import Verification, verify
 from harness.cli.options import Leaves, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
@@ -79,7 +77,16 @@ def verify_stored(options: argparse.Namespace) -> int:
     if options.json:
         print_json(dataclasses.asdict(result))
     else:
-        _print_verified(result)
+        for line in result.damaged:
+            print(f"damaged  {line}")
+        for line in result.unknown:
+            print(f"unknown  {line}")
+        for study, keys in result.missing.items():
+            if keys:
+                print(f"missing  {len(keys)} cells of study {study} (--json names them); run it to train them")
+        light = f" ({len(result.light)} of them light: without their weights)" if result.light else ""
+        print(f"{result.records} records{light}, {result.measures} measures and {result.manifests} studies read")
+        print(f"{len(result.damaged)} damaged, {len(result.unknown)} unknown files")
     return 1 if result.damaged else 0
 
 
@@ -98,7 +105,13 @@ def collect(options: argparse.Namespace) -> int:
         [{**row, "bytes": _size(leftover.bytes)} for row, leftover in zip(rows, leftovers.leftovers, strict=True)],
         as_json=False,
     )
-    _print_rest(leftovers, removed)
+    if leftovers.young:
+        print(f"{leftovers.young} more are younger than {YOUNG / 3600:.0f} hours: somebody may be at work on them")
+    for line in leftovers.unreadable:
+        print(f"no record is listed, because a study's cells are not known: {line}")
+    kept = sorted({leftover.kind for leftover in leftovers.leftovers if leftover not in removed})
+    if kept:
+        print(f"remove them with: store gc {' '.join(f'--remove {kind}' for kind in kept)}")
     return 0
 
 
@@ -109,32 +122,9 @@ def _store(options: argparse.Namespace) -> Store:
     return store
 
 
-def _print_verified(result: Verification) -> None:
-    for line in result.damaged:
-        print(f"damaged  {line}")
-    for line in result.unknown:
-        print(f"unknown  {line}")
-    for study, keys in result.missing.items():
-        if keys:
-            print(f"missing  {len(keys)} cells of study {study} (--json names them); run it to train them")
-    light = f" ({len(result.light)} of them light: without their weights)" if result.light else ""
-    print(f"{result.records} records{light}, {result.measures} measures and {result.manifests} studies read")
-    print(f"{len(result.damaged)} damaged, {len(result.unknown)} unknown files")
-
-
 def _row(leftover: Leftover, removed: list[Leftover]) -> dict[str, object]:
     facts = {"kind": leftover.kind, "path": str(leftover.path), "why": leftover.why, "bytes": leftover.bytes}
     return {**facts, "hours": round(leftover.age / 3600, 1), "removed": leftover in removed}
-
-
-def _print_rest(leftovers: Garbage, removed: list[Leftover]) -> None:
-    if leftovers.young:
-        print(f"{leftovers.young} more are younger than {YOUNG / 3600:.0f} hours: somebody may be at work on them")
-    for line in leftovers.unreadable:
-        print(f"no record is listed, because a study's cells are not known: {line}")
-    kept = sorted({leftover.kind for leftover in leftovers.leftovers if leftover not in removed})
-    if kept:
-        print(f"remove them with: store gc {' '.join(f'--remove {kind}' for kind in kept)}")
 
 
 def _or_dash(value: int | None) -> object:
@@ -150,7 +140,7 @@ def _size(count: int) -> str:
 
 def archive_study(options: argparse.Namespace) -> int:
     """Write a study's archive, and print what is in it and what is not."""
-    from harness.sharing.deposit import private_tasks
+    from harness.sharing.outgoing import private_tasks
 
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
@@ -176,7 +166,7 @@ def archive_study(options: argparse.Namespace) -> int:
 def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str, Any], file: Path) -> ArchiveSummary:
     """Write a study's records, with all that follows from them, into a new file; BadInput before minutes are spent."""
     from analysis.sharing import recompute
-    from harness.sharing.deposit import Deposit, beside
+    from harness.sharing.outgoing import Deposit, beside
 
     if not file.name.endswith((*GZIPPED, XZ)) or file.exists():
         raise BadInput(
@@ -207,7 +197,21 @@ def _verify_archive(options: argparse.Namespace) -> int:
         apart = [difference._asdict() for difference in outcome.differences]
         print_json({"file": str(file), **vars(outcome), "differences": apart})
     else:
-        _print_archive(file, outcome)
+        for where, kept, rebuilt in outcome.differences[:MOST_SHOWN]:
+            print(f"differs  {where}" + (f": archive {kept!r}, found {rebuilt!r}" if kept != rebuilt else ""))
+        if (rest := len(outcome.differences) - MOST_SHOWN) > 0:
+            print(f"and {rest} more differences (--json lists all)")
+        if outcome.tables:
+            counted = f"{outcome.tables} tables with {outcome.numbers:,} numbers"
+            print(f"{file}: study {outcome.study}, {counted} computed anew from {outcome.records} records")
+            print("all equal after their printed rounding" if not outcome.differences else "not equal")
+            print(outcome.declared)
+        elif outcome.differences:
+            print("no table was computed anew: what is in it is not whole")
+        else:
+            print(f"{file}: study {outcome.study}, every byte of {outcome.records} records as listed; it has no tables")
+        if outcome.versions:
+            print(f"made with other versions: {', '.join(outcome.versions)}")
     return 1 if outcome.differences else 0
 
 
@@ -280,7 +284,7 @@ def _compare(
     from analysis.importance.grid import Primary
     from analysis.sections.study_results import Snapshot
     from analysis.sharing import compared, recompute
-    from harness.sharing.deposit import LOCK, REGISTRY, otherwise
+    from harness.sharing.outgoing import LOCK, REGISTRY, otherwise
     from harness.study.manifest import check_manifest
 
     check_manifest(manifest, "the archive")
@@ -294,24 +298,6 @@ def _compare(
     outcome.declared = Primary.of(manifest, store).line()
     if lock_file.is_file():
         outcome.versions = otherwise(lock_file.read_text(encoding="utf-8", errors="replace"))
-
-
-def _print_archive(file: Path, outcome: VerifiedArchive) -> None:
-    for where, kept, rebuilt in outcome.differences[:MOST_SHOWN]:
-        print(f"differs  {where}" + (f": archive {kept!r}, found {rebuilt!r}" if kept != rebuilt else ""))
-    if (rest := len(outcome.differences) - MOST_SHOWN) > 0:
-        print(f"and {rest} more differences (--json lists all)")
-    if outcome.tables:
-        counted = f"{outcome.tables} tables with {outcome.numbers:,} numbers"
-        print(f"{file}: study {outcome.study}, {counted} computed anew from {outcome.records} records")
-        print("all equal after their printed rounding" if not outcome.differences else "not equal")
-        print(outcome.declared)
-    elif outcome.differences:
-        print("no table was computed anew: what is in it is not whole")
-    else:
-        print(f"{file}: study {outcome.study}, every byte of {outcome.records} records as listed; it has no tables")
-    if outcome.versions:
-        print(f"made with other versions: {', '.join(outcome.versions)}")
 
 
 def restore_archive(options: argparse.Namespace) -> int:

@@ -142,33 +142,30 @@ def show_flips(options: argparse.Namespace) -> int:
     changes = flips(store, manifest, options.intermediate, options.target, **chosen)
     rows, why = _texts(options, store, manifest)
     if options.out:
-        _write(changes, rows, Path(options.out))
+        # write every table that is printed, whole, as CSV; texts of items never
+        out = Path(options.out)
+        from analysis.gains.flips import answers, by_class, by_group, by_seed, over_seeds
+        from analysis.tables import write_csv
+
+        changed = over_seeds(changes.items)
+        several = {name: changed[name].map(lambda each: "; ".join(map(_short, each))) for name in ("before", "after")}
+        tables = {
+            "by-seed": by_seed(changes.items),
+            "by-class": by_class(changes),
+            "answers": answers(changes),
+            "by-group": by_group(changes.items),
+            "items": changed.assign(**several),
+            **({"by-length": _by_length(changes, rows)} if rows else {}),
+        }
+        out.mkdir(parents=True, exist_ok=True)
+        for name, frame in tables.items():
+            if len(frame.columns):
+                write_csv(frame, out / f"flips-{name}")
     if options.json:
         print_json(_as_json(changes, rows, why, options.show))
     else:
         _print(changes, rows, why, options.show)
     return 0
-
-
-def _write(changes: Flips, rows: Mapping[str, Example], out: Path) -> None:
-    """Write every table that is printed, whole, as CSV; texts of items never."""
-    from analysis.gains.flips import answers, by_class, by_group, by_seed, over_seeds
-    from analysis.tables import write_csv
-
-    changed = over_seeds(changes.items)
-    several = {name: changed[name].map(lambda each: "; ".join(map(_short, each))) for name in ("before", "after")}
-    tables = {
-        "by-seed": by_seed(changes.items),
-        "by-class": by_class(changes),
-        "answers": answers(changes),
-        "by-group": by_group(changes.items),
-        "items": changed.assign(**several),
-        **({"by-length": _by_length(changes, rows)} if rows else {}),
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    for name, frame in tables.items():
-        if len(frame.columns):
-            write_csv(frame, out / f"flips-{name}")
 
 
 def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> tuple[dict[str, Example], str]:

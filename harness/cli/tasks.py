@@ -261,7 +261,7 @@ def _tokens(splits: Splits, options: argparse.Namespace) -> dict[str, Any] | Non
     """Lengths in tokens of the backbone, if one is asked for."""
     if not options.backbone:
         return None
-    from harness.training.tokens.lengths import token_lengths
+    from harness.training.inputs import token_lengths
 
     return token_lengths(splits, options.backbone)
 

@@ -151,7 +151,30 @@ def _fit_rows(rows: Sequence[Mapping[str, object]], width: int, spare: Sequence[
     left_out = next((n for n in range(len(spare)) if _words_fit(rows, width, spare[:n])), len(spare))
     shown = [{name: value for name, value in row.items() if name not in spare[:left_out]} for row in rows]
     if _words_fit(shown, width, ()):
-        _draw_rows(shown, width)
+        # a table for a width: where there is no room, the widest columns are broken between words. Rich's own table
+        # cuts off the end of a line where several columns have to be broken
+        from rich.cells import set_cell_size
+        from rich.text import Text
+
+        screen = console()
+        cells = [[plain(column), *(plain(str(row[column])) for row in shown)] for column in shown[0]]
+        # how wide columns are: as their texts, or, where the line is too short, the widest less, down to their words
+        from rich.cells import cell_len
+
+        widths = [max(map(cell_len, texts)) for texts in cells]
+        least = [max(_longest_word(text) for text in texts) for texts in cells]
+        while sum(widths) + GAP * (len(widths) - 1) > width:
+            breakable = [place for place, own in enumerate(widths) if own > least[place]]
+            if not breakable:
+                break
+            widths[max(breakable, key=widths.__getitem__)] -= 1
+        for number, texts in enumerate(zip(*cells, strict=True)):
+            broken = [
+                [part.plain for part in Text(text).wrap(screen, w)] for text, w in zip(texts, widths, strict=True)
+            ]
+            for parts in zip_longest(*broken, fillvalue=""):
+                line = (" " * GAP).join(set_cell_size(part.rstrip(), w) for part, w in zip(parts, widths, strict=True))
+                screen.print(Text(line.rstrip(), "bold" if number == 0 else ""), soft_wrap=True)
     else:
         for row in shown:
             first, *others = (f"{name} {value}" for name, value in row.items())
@@ -169,38 +192,6 @@ def _words_fit(rows: Sequence[Mapping[str, object]], width: int, without: Sequen
 
 def _longest_word(text: str) -> int:
     return max(map(len, text.split(" ")))
-
-
-def _draw_rows(rows: Sequence[Mapping[str, object]], width: int) -> None:
-    """A table for a width: where there is no room, the widest columns are broken between words.
-
-    Rich's own table cuts off the end of a line where several columns have to be broken.
-    """
-    from rich.cells import set_cell_size
-    from rich.text import Text
-
-    screen = console()
-    cells = [[plain(column), *(plain(str(row[column])) for row in rows)] for column in rows[0]]
-    widths = _widths(cells, width)
-    for number, texts in enumerate(zip(*cells, strict=True)):
-        broken = [[part.plain for part in Text(text).wrap(screen, w)] for text, w in zip(texts, widths, strict=True)]
-        for parts in zip_longest(*broken, fillvalue=""):
-            line = (" " * GAP).join(set_cell_size(part.rstrip(), w) for part, w in zip(parts, widths, strict=True))
-            screen.print(Text(line.rstrip(), "bold" if number == 0 else ""), soft_wrap=True)
-
-
-def _widths(cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """How wide columns are: as their texts, or, where the line is too short, the widest less, down to their words."""
-    from rich.cells import cell_len
-
-    widths = [max(map(cell_len, texts)) for texts in cells]
-    least = [max(_longest_word(text) for text in texts) for texts in cells]
-    while sum(widths) + GAP * (len(widths) - 1) > width:
-        breakable = [place for place, own in enumerate(widths) if own > least[place]]
-        if not breakable:
-            break
-        widths[max(breakable, key=widths.__getitem__)] -= 1
-    return widths
 
 
 class Screen:
@@ -277,11 +268,7 @@ class Bar:
             progress.TextColumn("{task.fields[note]}", markup=False),
         )
         self.progress = progress.Progress(
-            *columns,
-            console=Console(file=sys.stderr),
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
+            *columns, console=Console(file=sys.stderr), auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
         self.task = self.progress.add_task("", total=total, left="", note="")
         self.began, self.drawn = time.monotonic(), 0.0

@@ -21,9 +21,7 @@ from tasks.plain_text import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.scoring.answers import TextScorer
-    from harness.scoring.parts import Summary
-    from harness.scoring.scoring_tasks import ScoringTask
+    from harness.scoring.answers import ScoringTask, TextScorer
     from harness.scoring.texts import Line
 
 
@@ -71,18 +69,12 @@ def texts_of(options: argparse.Namespace) -> Texts:
     return Texts(options.file, options.format, encoding=options.encoding, **columns)
 
 
-UNTESTED = {
-    "metric": None,
-    "test": None,
-    "floor": None,
-    "n_test": None,
-    "flags": ["imported: no test score here"],
-}
+UNTESTED = {"metric": None, "test": None, "floor": None, "n_test": None, "flags": ["imported: no test score here"]}
 
 
 def _manifest(store: Store, options: argparse.Namespace) -> dict[str, Any]:
     """That of the study's last run; an imported adapter needs none."""
-    from harness.scoring.scoring_tasks import of_imports
+    from harness.scoring.answers import of_imports
     from harness.study.file import load_study
 
     name = name_of(options.study)
@@ -133,7 +125,15 @@ def score_texts(options: argparse.Namespace) -> int:
     print_rows(shown, as_json=False, spare=("kind", "metric"))
     for line in notes:
         print(line)
-    _print_summary(summary, out, listed_path(out))
+    listed = listed_path(out)
+    print(f"\n{summary.scored} of {summary.texts} texts scored: {out}")
+    for why, count in summary.listed.most_common():
+        print(f"  {count} text{'s' * (count > 1)}: {why}")
+    if summary.listed:
+        print(f"  listed in {listed}")
+    if summary.formulas:
+        cells = counted(summary.formulas, "cell")
+        print(f"  {cells} would be computed by a spreadsheet; to open the file in one, write it with --spreadsheet")
     if figures:
         print(f"figures, each with its CSV: {', '.join(figures)}")
     return 0
@@ -183,17 +183,6 @@ def _notes(tasks: Sequence[ScoringTask], wanted: Sequence[str], manifest: Mappin
         for adapter in tasks
         if adapter.is_imported
     ]
-
-
-def _print_summary(summary: Summary, out: Path, listed: Path) -> None:
-    print(f"\n{summary.scored} of {summary.texts} texts scored: {out}")
-    for why, count in summary.listed.most_common():
-        print(f"  {count} text{'s' * (count > 1)}: {why}")
-    if summary.listed:
-        print(f"  listed in {listed}")
-    if summary.formulas:
-        cells = counted(summary.formulas, "cell")
-        print(f"  {cells} would be computed by a spreadsheet; to open the file in one, write it with --spreadsheet")
 
 
 def _cell_text(value: object) -> object:

@@ -20,22 +20,32 @@ from torch import Tensor
 
 import harness
 from adapters_store import Store
-from harness.closed import parcel
-from harness.closed.parcel import CONFIG, MEGABYTE, PLAN, SCHEMA, SOURCE, digest, part_of, tensors_of, write_tensors
-from harness.closed.there import ACTIVATIONS, FIELDS, PARTS
+from harness.closed import there
+from harness.closed.there import (
+    ACTIVATIONS,
+    CONFIG,
+    FIELDS,
+    MEGABYTE,
+    PARTS,
+    PLAN,
+    SCHEMA,
+    SOURCE,
+    digest,
+    part_of,
+    tensors_of,
+    write_tensors,
+)
 from harness.run.grid import GridReport, Outcome, steps_of
-from harness.run.record import CellResult, code_version, versions
-from harness.study.backbones.backbone import BadBackbone
+from harness.run.pack import CellResult, code_version, versions
+from harness.study.backbone import BadBackbone
 from harness.study.cell import Cell
 from harness.study.plan import Plan
 from harness.systems import name_of_system, system_of
 from harness.training import model
 from harness.training.inputs import Rows
-from harness.training.lanes.merging import parent_adapter
 from harness.training.lanes.state import fresh
-from harness.training.lanes.train import random_adapter, with_target
-from harness.training.recipe import Recipe
-from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded
+from harness.training.lanes.train import parent_adapter, random_adapter, with_target
+from harness.training.recipe import Fitted, Part, Recipe, Trained, cuts_of, encoded
 from tasks import metrics
 from tasks.errors import BadInput
 
@@ -71,7 +81,15 @@ def pack(plan: Plan, store: Store, folder: Path, megabytes: int) -> Packed:
         raise BadInput(f"--folder {folder}: is not empty; name a new one")
     if megabytes * MEGABYTE <= OURS:
         raise BadInput(f"--megabytes {megabytes}: part-1 alone has some {OURS // MEGABYTE}; say more, such as 60")
-    config, tensors = _encoder(plan)
+    network = model.load_backbone(plan.backbone)
+    if network.config.hidden_act not in ACTIVATIONS:
+        raise BadBackbone(
+            f"backbone {plan.backbone.name!r}: its activation {network.config.hidden_act!r} is none of "
+            f"{', '.join(ACTIVATIONS)}, which a closed node computes; train it where the library is"
+        )
+    config = {name: getattr(network.config, name, None) for name in FIELDS}
+    state = network.base_model.state_dict()
+    tensors = {f"backbone/{name}": value for name, value in state.items() if name.startswith(PARTS)}
     packed, packs, writer = Packed(), [], _Packs(plan, store, tensors)
     for step in steps_of(plan, store, GridReport()):
         going = []
@@ -108,19 +126,6 @@ def pack(plan: Plan, store: Store, folder: Path, megabytes: int) -> Packed:
     folders = [part_of(folder, number) for number in range(1, parts + 1)]
     packed.parts = [sum(path.stat().st_size for path in part.iterdir()) for part in folders]
     return packed
-
-
-def _encoder(plan: Plan) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """FIELDS of the backbone's config, and its tensors; BadBackbone for one that the closed node cannot compute."""
-    network = model.load_backbone(plan.backbone)
-    if network.config.hidden_act not in ACTIVATIONS:
-        raise BadBackbone(
-            f"backbone {plan.backbone.name!r}: its activation {network.config.hidden_act!r} is none of "
-            f"{', '.join(ACTIVATIONS)}, which a closed node computes; train it where the library is"
-        )
-    config = {name: getattr(network.config, name, None) for name in FIELDS}
-    state = network.base_model.state_dict()
-    return config, {f"backbone/{name}": value for name, value in state.items() if name.startswith(PARTS)}
 
 
 @dataclass
@@ -192,7 +197,7 @@ class _Packs:
 
 EQUAL = 1e-6  # of validation scores, here and there
 
-Arrival = tuple[Path, parcel.Outcome]
+Arrival = tuple[Path, there.Outcome]
 
 
 def arrive(plan: Plan, store: Store, folder: Path) -> Iterator[Outcome]:
@@ -201,7 +206,15 @@ def arrive(plan: Plan, store: Store, folder: Path) -> Iterator[Outcome]:
     BadInput for a folder without outcomes, a file that was altered, and outcomes of other rows or other scores than
     this plan's: then nothing of that cell is stored.
     """
-    arrived = _arrived(plan, folder)
+    files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
+    if not files:
+        raise BadInput(f"--trained {folder}: no outcomes (*.safetensors) lie there; name the folder `out` of the node")
+    arrived = {key: (path, outcome) for path, key, outcome in there.read_outcomes(files)}
+    if not arrived.keys() & {cell.key for cell in plan.cells}:
+        raise BadInput(
+            f"--trained {folder}: none of its {len(arrived)} outcomes is of a cell of study {plan.study.name!r}; "
+            "give the changes (--set, --seeds, --limit) with which it was packed"
+        )
     for pack in (*plan.baselines, *plan.transfers):
         cells = [cell for cell in pack.cells if cell.key not in store and cell.key in arrived]
         if cells:
@@ -212,20 +225,6 @@ def arrive(plan: Plan, store: Store, folder: Path) -> Iterator[Outcome]:
             is_known = cell.key in store
             reason = None if is_known else f"it is not among the outcomes in {folder}"
             yield Outcome(cell, reason, was_run=cell in cells)
-
-
-def _arrived(plan: Plan, folder: Path) -> dict[str, Arrival]:
-    """The outcomes in a folder by key; BadInput where none is of a cell of the plan."""
-    files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
-    if not files:
-        raise BadInput(f"--trained {folder}: no outcomes (*.safetensors) lie there; name the folder `out` of the node")
-    arrived = {key: (path, outcome) for path, key, outcome in parcel.read_outcomes(files)}
-    if not arrived.keys() & {cell.key for cell in plan.cells}:
-        raise BadInput(
-            f"--trained {folder}: none of its {len(arrived)} outcomes is of a cell of study {plan.study.name!r}; "
-            "give the changes (--set, --seeds, --limit) with which it was packed"
-        )
-    return arrived
 
 
 def _store(plan: Plan, store: Store, cell: Cell, arrival: Arrival, rows: Rows, parts: Mapping[str, Part]) -> None:

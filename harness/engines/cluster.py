@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.study.schedulers import Ray, Slurm, options_of
+from harness.study.config import Ray, Slurm, options_of
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:  # the parser of the command line imports this module, and must start quickly

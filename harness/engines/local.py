@@ -19,7 +19,7 @@ from typing import Any
 from adapters_store import Store
 from harness.run import notes
 from harness.run.grid import Outcome, RunPack, Step, final_outcomes, startable
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.device import ANY_DEVICE, Device, let_torch_use
 from harness.study.plan import Pack
 from harness.study.systems import add_files

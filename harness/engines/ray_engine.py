@@ -21,8 +21,8 @@ from typing import Any
 
 from harness.engines.remote import Launch
 from harness.run.grid import Outcome, RunPack, Step
+from harness.study.config import Ray
 from harness.study.device import cores
-from harness.study.schedulers import Ray
 from tasks.errors import BadInput
 
 OBJECT_BYTES = 80 * 2**20  # about the least that Ray accepts; only keys pass through its store
@@ -70,7 +70,13 @@ def connected(options: Ray) -> Iterator[None]:
     for a cluster where no node has what a task takes.
     """
     if not options.address:
-        _make_private()
+        # let a cluster of our own listen on loopback only, require a token, and report no usage. Ray reads these
+        # variables once, when it is imported. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER makes it keep the address 127.0.0.1;
+        # without a token it would write one into the home folder
+        if "ray" not in sys.modules:
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
     is_ours = not ray.is_initialized()
@@ -82,18 +88,6 @@ def connected(options: Ray) -> Iterator[None]:
     finally:
         if is_ours:
             ray.shutdown()
-
-
-def _make_private() -> None:
-    """Let a cluster of our own listen on loopback only, require a token, and report no usage.
-
-    Ray reads these variables once, when it is imported. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER makes it keep the address
-    127.0.0.1; without a token it would write one into the home folder.
-    """
-    if "ray" not in sys.modules:
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 
 def _connect(address: str) -> None:

@@ -17,7 +17,7 @@ from harness.engines.local import Job
 from harness.engines.remote import Launch, RemotePack
 from harness.run.grid import Outcome, Step
 from harness.run.notes import Noted
-from harness.study.schedulers import Ray
+from harness.study.config import Ray
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 20  # for a task that is cancelled to end its current training step
@@ -87,17 +87,14 @@ class Tasks:
             if self.dead.intersection(after):
                 self._submit(step)
                 return
-        yield from self._outcomes(step, problem)
-
-    def _outcomes(self, step: Step, problem: str | None) -> Sequence[Outcome]:
-        """The outcomes of a pack from the store; a cell that it knows nothing of has failed, which is noted there."""
+        # the outcomes of a pack from the store; a cell that it knows nothing of has failed, which is noted there
         lost = f"its Ray task died: {problem}" if problem else "its Ray task ended without a word of it"
         note, outcomes = self.notes.pop(step.pack.id), self.launch.outcomes(step.pack, lost)
         for outcome in outcomes:
             if outcome.error == lost:
                 note.fail(outcome.cell.key, outcome.cell.label, lost, "")
         note.end()
-        return outcomes
+        yield from outcomes
 
     def _stop(self) -> None:
         """Stop the tasks that still run, and remove their notes."""

@@ -5,7 +5,7 @@ Data and backbone are read on the machine where it runs, and must have the hashe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from adapters_store import Store, key_of
 from harness.engines.local import Job, Runner, note_of
 from harness.run.grid import Outcome, final_outcomes
 from harness.run.notes import Noted, failure, forget
-from harness.study.backbones.backbone import Backbone, resolve
+from harness.study.backbone import Backbone, resolve
 from harness.study.cell import Cell, later_turns
 from harness.study.config import StudyConfig
 from harness.study.device import Device, let_torch_use
@@ -23,7 +23,6 @@ from harness.study.systems import add_files, kind_of, own_files
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.splits.loading import Splits, after_hash, load, rationale_hash
-from tasks.task import Task
 
 OF_CELLS = ("target", "intermediate", "seed", "setting", "role", "system")
 
@@ -123,7 +122,21 @@ class RemotePack:
         store, pack = Store(Path(self.launch.store)), self.pack
         job = replace(job, study=self.launch.study)
         try:
-            runner = self._runner(pack, store, job)
+            launch, spec = self.launch, pack.first.spec
+            add_files(launch.systems)
+            names = [pack.target, *spec.get("siblings", {})]
+            registry = Registry.load([Path(folder) for folder in self.launch.registry])
+            tasks, ids = [registry.task(name) for name in names], Path(launch.ids) if launch.ids else None
+            splits = {task.id: load(task, Path(launch.data), launch.splits, ids) for task in tasks}
+            backbone = resolve(launch.backbone)
+            for what, identity, planned in (*_of_rows(pack, splits), *_of_system(pack, backbone)):
+                if identity != planned:
+                    raise OtherInputs(
+                        f"{what} differ here from what was planned ({identity} is not {planned}); "
+                        "give every machine the same files and run again"
+                    )
+            device = Device(launch.device)
+            runner = Runner(backbone, splits, store, _silent, device, job, launch.keep)
         except BadInput as problem:
             return self._refuse(pack, store, job, str(problem))
         return runner.run_as(self.id, pack)
@@ -136,26 +149,6 @@ class RemotePack:
                 note.fail(cell.key, cell.label, reason, "")
                 yield Outcome(cell, reason)
         note.end()
-
-    def _runner(self, pack: Pack, store: Store, job: Job) -> Runner:
-        launch, spec = self.launch, pack.first.spec
-        add_files(launch.systems)
-        names = [pack.target, *spec.get("siblings", {})]
-        tasks, ids = self._tasks(names), Path(launch.ids) if launch.ids else None
-        splits = {task.id: load(task, Path(launch.data), launch.splits, ids) for task in tasks}
-        backbone = resolve(launch.backbone)
-        for what, identity, planned in (*_of_rows(pack, splits), *_of_system(pack, backbone)):
-            if identity != planned:
-                raise OtherInputs(
-                    f"{what} differ here from what was planned ({identity} is not {planned}); "
-                    "give every machine the same files and run again"
-                )
-        device = Device(launch.device)
-        return Runner(backbone, splits, store, _silent, device, job, launch.keep)
-
-    def _tasks(self, names: Sequence[str]) -> list[Task]:
-        registry = Registry.load([Path(folder) for folder in self.launch.registry])
-        return [registry.task(name) for name in names]
 
 
 def _absolute(local: Mapping[str, Any]) -> dict[str, Any]:

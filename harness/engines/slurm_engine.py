@@ -26,7 +26,7 @@ from harness.engines.slurm_queue import GONE, JobStatus
 from harness.engines.slurm_scripts import MOST_TIMEOUTS, PYTHON, folder_of, make_private, parameters, submit_all
 from harness.run.grid import Outcome, RunPack, Step, startable
 from harness.run.notes import Noted, Progress, progress
-from harness.study.schedulers import Slurm
+from harness.study.config import Slurm
 from tasks.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,12 @@ class _Watch:
             if queue is not None:
                 yield from self._settle(queue)
                 self._adopt(queue)
-                yield from self._drop_hopeless()
+                # the outcomes of packs with nothing left to train: stored meanwhile, or on an intermediate that
+                # failed
+                for step in list(self.waiting):
+                    if not step.after & self._unfinished and startable(step.pack, self.store)[0] is None:
+                        self.waiting.remove(step)
+                        yield from self.launch.outcomes(step.pack, "")
                 self._submit()
             if self.waiting or self.flights:
                 time.sleep(POLL_SECONDS)
@@ -192,13 +197,6 @@ class _Watch:
                     self.waiting.remove(step)
                     self.flights[step.pack.id] = _Flight(step, note.job, Noted(self.store, pack, note))
                     break
-
-    def _drop_hopeless(self) -> Iterator[Outcome]:
-        """The outcomes of packs with nothing left to train: stored meanwhile, or on an intermediate that failed."""
-        for step in list(self.waiting):
-            if not step.after & self._unfinished and startable(step.pack, self.store)[0] is None:
-                self.waiting.remove(step)
-                yield from self.launch.outcomes(step.pack, "")
 
     def _submit(self) -> None:
         """Submit all that waits; what Slurm does not take now is tried again as long as other jobs are in the queue.

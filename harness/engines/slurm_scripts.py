@@ -14,7 +14,7 @@ import submitit
 from harness.engines.remote import Launch
 from harness.engines.slurm_queue import MOST_IN_AN_ARRAY, job_name, site
 from harness.run.grid import Step
-from harness.study.schedulers import Slurm
+from harness.study.config import Slurm
 from tasks.errors import BadInput
 
 MOST_TIMEOUTS = 100  # of one job, each of them followed by a requeue
@@ -125,7 +125,14 @@ def scripts(options: Slurm, launch: Launch, steps: Sequence[Step]) -> Iterator[s
         name = f"JOB{len(texts) + 1}"
         ids = [f"{name}_{number}" for number in range(len(array))] if len(array) > 1 else [name]
         packs = [f"# {id}: {_label(step)}" for id, step in zip(ids, array, strict=True)]
-        texts.append("\n".join([f"# {name}", *packs, _text(options, launch, len(array), needs)]))
+        count = len(array)
+        executor = _ExecutorWithoutSlurm(folder_of(launch), python=PYTHON)
+        executor.update_parameters(**parameters(options, launch, needs))
+        if count > 1:
+            executor.parameters["map_count"] = count
+        texts.append(
+            "\n".join([f"# {name}", *packs, executor._make_submission_file_text(executor._submitit_command_str, "")])
+        )
         return ids
 
     submit_all(steps, {}, submit, is_throttled=options.throttle is not None, most=site().most_in_an_array)
@@ -144,11 +151,3 @@ class _ExecutorWithoutSlurm(submitit.SlurmExecutor):
     @classmethod
     def affinity(cls) -> int:
         return 2
-
-
-def _text(options: Slurm, launch: Launch, count: int, needs: Sequence[str]) -> str:
-    executor = _ExecutorWithoutSlurm(folder_of(launch), python=PYTHON)
-    executor.update_parameters(**parameters(options, launch, needs))
-    if count > 1:
-        executor.parameters["map_count"] = count
-    return executor._make_submission_file_text(executor._submitit_command_str, "")

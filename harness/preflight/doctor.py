@@ -21,11 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from adapters_store.disk import probe
 from adapters_store.measures import MINILM, MPNET, POOLED, encoders
-from adapters_store.probe import probe
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding, holdings
-from harness.study.backbones.backbone import MINILM_SHA256, resolve
+from harness.study.backbone import MINILM_SHA256, resolve
 from harness.study.config import StudyConfig
 from harness.study.device import cores, kind_of
 from tasks.errors import BadInput
@@ -243,7 +243,7 @@ def study_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[
 
 def backbone_line(study: StudyConfig) -> Line:
     """Whether the backbone is here without the internet, its files fit each other, and the hash of its weights."""
-    from harness.training.tokens.tokenizer import load_tokenizer
+    from harness.training.tokenizer import load_tokenizer
 
     try:
         with offline():
@@ -271,7 +271,7 @@ def precision_lines(study: StudyConfig) -> Iterator[Line]:
     elif study.precision == "bf16":
         import torch
 
-        from harness.training.lanes.products import has_bf16_products
+        from harness.training.lanes.frozen import has_bf16_products
 
         is_gpu = device == "cuda"
         if torch.cuda.is_bf16_supported(including_emulation=False) if is_gpu else has_bf16_products():
@@ -412,7 +412,7 @@ def environment(data: Path, store: Path) -> str:
 
 def _backbone(name: str) -> Delivery:
     """The backbone's files, from which the tokenizer is loaded once without the hub, as a job will."""
-    from harness.training.tokens.tokenizer import load_tokenizer
+    from harness.training.tokenizer import load_tokenizer
 
     state = HERE
     try:

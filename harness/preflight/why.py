@@ -11,8 +11,7 @@ from adapters_store import Record, Store
 from adapters_store.roles import ROLES, role_of
 from harness.run.notes import failure
 from harness.study.cell import Cell
-from harness.study.intermediates.weights import weightless
-from harness.study.plan import Plan
+from harness.study.plan import Plan, weightless
 
 NEVER = "never trained"
 NO_WEIGHTS = "stored without the weights that other cells must be trained with"

@@ -10,9 +10,8 @@ from adapters_store import Store, StoreError
 from adapters_store.key import names_below
 from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
-from harness.study.intermediates.decision import why_unmergeable
-from harness.study.intermediates.weights import set_aside_weightless, weightless
-from harness.study.plan import Pack, Plan
+from harness.study.merged import why_unmergeable
+from harness.study.plan import Pack, Plan, set_aside_weightless, weightless
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,14 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
         missing = []
         for cell in pack.cells:
             if cell.key in store and cell.key not in again:
-                _take(cell, store, report)
+                # count a cell as stored, or as failed if its record is damaged
+                try:
+                    store.get(cell.key)
+                except StoreError as problem:
+                    report.failed.append((cell, str(problem)))
+                else:
+                    store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
+                    report.stored.append(cell)
             else:
                 missing.append(cell)
         if missing:
@@ -136,17 +142,6 @@ def seed_by_seed(plan: Plan) -> list[Pack]:
     for pack in packs:
         place(pack)
     return list(ordered.values())
-
-
-def _take(cell: Cell, store: Store, report: GridReport) -> None:
-    """Count a cell as stored, or as failed if its record is damaged."""
-    try:
-        store.get(cell.key)
-    except StoreError as problem:
-        report.failed.append((cell, str(problem)))
-    else:
-        store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
-        report.stored.append(cell)
 
 
 def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:

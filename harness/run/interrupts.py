@@ -36,12 +36,7 @@ def stop_if_asked() -> None:
 def _hang_up(number: int, frame: FrameType | None) -> None:
     """Both the terminal and the shell may send it; once is enough."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _leave_what_is_closed()
-    _interrupt(number, frame)
-
-
-def _leave_what_is_closed() -> None:
-    """Write no more to a terminal or pipe that is gone: the error would come in place of the interrupt."""
+    # write no more to a terminal or pipe that is gone: the error would come in place of the interrupt
     for stream in (1, 2):
         poll = select.poll()
         poll.register(stream, 0)  # errors and hang-ups are told of without being asked for
@@ -49,6 +44,7 @@ def _leave_what_is_closed() -> None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream)
             os.close(nowhere)
+    _interrupt(number, frame)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

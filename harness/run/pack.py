@@ -1,32 +1,287 @@
-"""From cells to stored records: a pack, whatever system trains it. The file to open first.
+"""From cells to stored records: a pack, whatever system trains it. The file to open first, from its end.
 
-A pack's cells name their system, which trains them group by group (``run_pack``). For a group, ``run_cells`` reads the
-recipe that its cells share, has the system train every fold, tries collapsed cells once more where the study says so,
-and stores a record of every cell (record.py).
+A pack's cells name their system, which trains them group by group (``run_pack``). For a group, ``run_cells`` reads
+the recipe that its cells share, has the system train every fold, tries collapsed cells once more where the study
+says so, and stores a record of every cell: its numbers, flags and files, and how it came about.
 """
 
 from __future__ import annotations
 
 import gc
+import json
+import platform
+import socket
+import subprocess
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from adapters_store import Store
+from adapters_store.record import LEAKING
+from adapters_store.roles import SYSTEMS
 from harness.run.grid import Outcome
-from harness.run.record import CellResult, provenance, spent
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.plan import Pack
+from harness.study.systems import leak_of
 from harness.systems import system_of
 from harness.systems.system import System
-from harness.training.recipe import Attempt, Recipe, Watch
-from harness.training.trained import Trained, collapsed_on_validation
+from harness.training import model
+from harness.training.recipe import (
+    PARTS,
+    Attempt,
+    Recipe,
+    Trained,
+    Watch,
+    collapsed_on_validation,
+    finite,
+    is_constant,
+    smaller,
+)
+from tasks import metrics
 from tasks.errors import BadInput
 from tasks.splits.loading import Splits
+from tasks.task import Example, Task, classes_of
+
+if TYPE_CHECKING:
+    import torch
+
+CLOCKS = ("wall_seconds", "cpu_seconds")
+PREDICTED = ("validation", "test")
+OF_FIRST_ATTEMPT = ("validation", "test", "best_epoch", "flags")
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A cell's trainings in one attempt, one per fold, and what its record says of them."""
+
+    cell: Cell
+    recipe: Recipe
+    task: Task
+    folds: Sequence[Trained]
+
+    def numbers_and_flags(self) -> dict[str, Any]:
+        """The results of the record."""
+        metric, folds, first = self.recipe.metric, self.folds, self.folds[0]
+        labels = np.concatenate([fold.labels("test") for fold in folds])
+        logits = np.concatenate([fold.logits["test"] for fold in folds])
+        further = metrics.secondary(self.recipe.kind, metric, labels, logits)
+        results = {
+            **first.proofs,
+            "metric": metric,
+            "test": finite(metrics.score(metric, labels, logits)),
+            "secondary": {name: finite(score) for name, score in further.items()},
+            "validation": finite(float(np.mean([fold.fitted.validation for fold in folds]))),
+            "floor": metrics.floor(metric, labels, self._commonest()),
+            "best_epoch": first.fitted.best_epoch,
+            "n_train": len(first.rows.train),
+            "n_validation": len(first.rows.validation),
+            "n_test": len(labels),
+            "n_test_groups": len({row.group for fold in folds for row in fold.rows.test}),
+            "cut": {name: _summed([fold.cut[name] for fold in folds]) for name in first.cut},
+            "liveness": self._liveness(),
+            **({"unanswered": unanswered} if (unanswered := self._unanswered()) else {}),
+            **({"folds": [_fold(fold) for fold in folds]} if len(folds) > 1 else {}),
+        }
+        flags = []
+        constant = is_constant(self.recipe.metric, np.concatenate([fold.logits["test"] for fold in self.folds]))
+        if constant or results["test"] is None or results["test"] <= results["floor"]:
+            flags.append("collapsed")
+        if constant:
+            flags.append("constant_prediction")
+        if self.cell.is_stacked and not (results["liveness"] or 0.0) > model.ALIVE:
+            flags.append("dead_intermediate")
+        if leak_of(self.cell.spec.get("config", {})):
+            flags.append(LEAKING)
+        if self.task.label.classes:
+            seen = {index for fold in self.folds for row in fold.rows.test for index in classes_of(row.label)}
+            names = enumerate(self.task.label.classes)
+            flags += [f"class_missing_in_test:{name}" for index, name in names if index not in seen]
+        return {**results, "flags": flags}
+
+    def _commonest(self) -> Any:  # noqa: ANN401 - an answer, or one per test row
+        """What a model that has learned nothing would say of every test row: its training rows' commonest answer."""
+        answers = [metrics.commonest(self.recipe.metric, fold.labels("train")) for fold in self.folds]
+        if answers[0] is None:
+            return None
+        return np.concatenate(
+            [
+                np.broadcast_to(answer, fold.labels("test").shape)
+                for answer, fold in zip(answers, self.folds, strict=True)
+                if answer is not None
+            ]
+        )
+
+    def _unanswered(self) -> dict[str, int]:
+        """How many rows of each split count as wrong for want of an answer; nothing where every row has one."""
+        counts = {name: sum(len(fold.unanswered.get(name, ())) for fold in self.folds) for name in PREDICTED}
+        return counts if any(counts.values()) else {}
+
+    def _liveness(self) -> float | None:
+        """The least over the folds; None for a baseline."""
+        values = [fold.proofs.get("liveness") for fold in self.folds]
+        known = [liveness for liveness in values if liveness is not None]
+        return min(known) if len(known) == len(values) else None
+
+    def write_files(self, folder: Path, *, with_weights: bool) -> None:
+        """What the first training has learned, and history and predictions of all."""
+        folds = self.folds
+        if with_weights and folds[0].save is not None:
+            folds[0].save(folder / ("model" if self.cell.role in SYSTEMS else "adapter"))
+        for name in PREDICTED:
+            frames = [_predictions(getattr(fold.rows, name), fold.logits[name]) for fold in folds]
+            _by_fold(frames).to_parquet(folder / f"{name}.parquet", index=False)
+        if any(spans for fold in folds for spans in fold.spans.values()):
+            _by_fold([_spans(fold) for fold in folds]).to_parquet(folder / "spans.parquet", index=False)
+        if all(fold.marks for fold in folds):
+            _by_fold([_marks(fold) for fold in folds]).to_parquet(folder / "rationales.parquet", index=False)
+        if self._unanswered():
+            _by_fold([_ids_unanswered(fold) for fold in folds]).to_parquet(folder / "unanswered.parquet", index=False)
+        history = [fold.fitted.history for fold in folds]
+        text = json.dumps(history if len(folds) > 1 else history[0], allow_nan=False)
+        (folder / "history.json").write_text(text, encoding="utf-8")
+
+    def as_first_attempt(self) -> dict[str, Any]:
+        """What a record says of an attempt that was given up for another at a smaller rate."""
+        (rate,) = Recipe.of([self.cell]).learning_rates
+        results = self.numbers_and_flags()
+        return {"learning_rates": [rate, smaller(rate)], "first": {name: results[name] for name in OF_FIRST_ATTEMPT}}
+
+
+def _summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    """Counts of the same things, added up over the folds."""
+    return {name: sum(count[name] for count in counts) for name in counts[0]}
+
+
+def _fold(training: Trained) -> dict[str, Any]:
+    return {
+        "best_epoch": training.fitted.best_epoch,
+        "validation": finite(training.fitted.validation),
+        **{f"n_{name}": len(getattr(training.rows, name)) for name in PARTS},
+    }
+
+
+def _predictions(rows: Sequence[Example], logits: NDArray[np.float32]) -> pd.DataFrame:
+    """One row per prediction: id, group, label (several: one column each) and the logits."""
+    labels = np.array([row.label for row in rows])
+    columns: dict[str, Any] = {"id": [row.id for row in rows], "group": [row.group for row in rows]}
+    if labels.ndim == 2:
+        columns |= {f"label_{i}": labels[:, i] for i in range(labels.shape[1])}
+    else:
+        columns["label"] = labels
+    return pd.DataFrame(columns | {f"logit_{i}": logits[:, i] for i in range(logits.shape[1])})
+
+
+def _by_fold(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The frames of all folds below each other; of several, ``fold`` says from 1 whose a row is."""
+    if len(frames) > 1:
+        frames = [frame.assign(fold=number) for number, frame in enumerate(frames, start=1)]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _spans(fold: Trained) -> pd.DataFrame:
+    """One row per predicted rationale: split, id of its row, first and last character (exclusive) and score.
+
+    Where a system says what of a training row it likened it to, ``source_id``, ``source_start`` and ``source_end``.
+    """
+    every = [(part, span) for part, spans in fold.spans.items() for span in spans]
+    types = {"split": "str", "id": "str", "start": "int64", "end": "int64", "score": "float64"}
+    rows: list[tuple[Any, ...]] = [
+        (part, getattr(fold.rows, part)[span.row].id, span.start, span.end, span.score) for part, span in every
+    ]
+    if every and all(span.source for _, span in every):
+        types |= {"source_id": "str", "source_start": "int64", "source_end": "int64"}
+        rows = [(*row, *span.source) for row, (_, span) in zip(rows, every, strict=True) if span.source]
+    return pd.DataFrame(rows, columns=list(types)).astype(types)
+
+
+def _ids_unanswered(fold: Trained) -> pd.DataFrame:
+    """One row per row that counts as wrong for want of an answer: split and id."""
+    rows = [(part, id) for part, ids in fold.unanswered.items() for id in ids]
+    return pd.DataFrame(rows, columns=["split", "id"]).astype("str")
+
+
+def _marks(fold: Trained) -> pd.DataFrame:
+    """One row per test row: id, and a 0 or 1 for every token by whether people and the system mark it."""
+    written = [["".join(str(int(mark)) for mark in side) for side in marks] for marks in fold.marks]
+    frame = pd.DataFrame(written, columns=["gold", "predicted"])
+    return frame.assign(id=[row.id for row in fold.rows.test])[["id", "gold", "predicted"]]
+
+
+# What a record says about how it was made: versions, device, host and time; nothing of it enters a key.
+
+
+def provenance(
+    backbone: Backbone, started: tuple[float, float], device: torch.device, *, lanes: int, packages: tuple[str, ...]
+) -> dict[str, Any]:
+    """Provenance of cells whose wall and CPU clocks read ``started`` when they began; each of K lanes counts a K-th.
+
+    ``packages`` are those whose versions decide the numbers.
+    """
+    import torch
+
+    from harness.training.tensors import name_of
+
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "host": socket.gethostname(),
+        "device": name_of(device),
+        "threads": torch.get_num_threads(),
+        "lanes": lanes,
+        "wall_seconds": round((time.perf_counter() - started[0]) / lanes, 3),
+        "cpu_seconds": round((time.process_time() - started[1]) / lanes, 3),
+        "backbone": backbone.name,
+        "config_sha256": backbone.config_sha256,
+        "tokenizer_sha256": backbone.tokenizer_sha256,
+        **({"commit": backbone.commit} if backbone.commit else {}),
+        "versions": versions(packages),
+        "code": code_version(),
+    }
+
+
+def spent(shared: dict[str, Any], trainings: Sequence[Trained]) -> dict[str, Any]:
+    """A pack's provenance for one cell: with the time of interrupted runs, and how many lanes were trained at once."""
+    wall, cpu = (round(shared[name] + sum(own.earlier[i] for own in trainings), 3) for i, name in enumerate(CLOCKS))
+    return {**shared, "chunk": min(own.lanes for own in trainings), "wall_seconds": wall, "cpu_seconds": cpu}
+
+
+@cache
+def versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Versions of Python and of the packages."""
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
+
+
+@cache
+def code_version() -> str:
+    """The git commit of a checkout, with ``+`` if it has changes, or the installed version."""
+    root = Path(__file__).resolve().parents[2]
+    version = metadata.version("empathy-transfer")
+    if not (root / ".git").exists():
+        return version
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--abbrev=12"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return version
+    return f"{version} ({done.stdout.strip()})"
+
 
 NO_SIBLINGS: Mapping[str, Splits] = {}
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from adapters_store import Store
+from harness.scoring.answers import ScoringTask
 from harness.scoring.probe.measured import check_later_turns, tested_rows
-from harness.scoring.scoring_tasks import ScoringTask
 from harness.scoring.system_scorer import SystemScorer
 from harness.study.systems import in_window
 from tasks.errors import BadInput
@@ -60,7 +60,13 @@ def explained_rows(
     if find_spec("captum") is None:
         raise BadInput("explain needs an optional package; install it with: pip install 'empathy-transfer[explain]'")
     seen = _seen(store, manifest, splits, system, seed, device)
-    return _each(seen, _chosen(seen.rows, ids, count, seen.task.name))
+    by_id = {row.id: row for row in seen.rows}
+    for id in ids:
+        if id not in by_id:
+            raise BadInput(
+                f"--row {id}: not one of the {len(seen.rows)} stored test rows of {seen.task.name}{nearest(id, by_id)}"
+            )
+    return _each(seen, [by_id[id] for id in ids] or seen.rows[:count])
 
 
 class _Seen(NamedTuple):
@@ -90,14 +96,6 @@ def _seen(
         )
     config = scorer.kind.configured(task.record.spec["config"], f"system {system!r}")
     return _Seen(task, fitted, in_window(tested_rows(store, task.record.key, splits), config))
-
-
-def _chosen(rows: Sequence[Example], ids: Sequence[str], count: int, task: str) -> Sequence[Example]:
-    by_id = {row.id: row for row in rows}
-    for id in ids:
-        if id not in by_id:
-            raise BadInput(f"--row {id}: not one of the {len(rows)} stored test rows of {task}{nearest(id, by_id)}")
-    return [by_id[id] for id in ids] or rows[:count]
 
 
 def _each(seen: _Seen, rows: Sequence[Example]) -> Iterator[ExplainedRow]:

@@ -66,7 +66,13 @@ def score_all(
         pass
     watch(n_texts)
     while part := next_part(lines):
-        parts.add(n_parts, *_score_part(score, part))
+        sound = [line for line in part if not line.problem]
+        frame = score(sound)
+        problems = [[line.where, line.id, line.problem] for line in part if line.problem]
+        if sound:
+            cut = frame["is_cut"].to_numpy().reshape(len(sound), -1).any(axis=1)
+            problems += [[line.where, line.id, CUT] for line, is_cut in zip(sound, cut, strict=True) if is_cut]
+        parts.add(n_parts, *(frame, {"texts": len(part), "scored": len(sound), "listed": problems}))
         n_parts, n_texts = n_parts + 1, n_texts + len(part)
         watch(n_texts)
     if n_parts == 0:
@@ -114,17 +120,6 @@ def _input(texts: Texts) -> dict[str, Any]:
         return {**vars(texts)}
     stat = Path(texts.file).stat()
     return {**vars(texts), "bytes": stat.st_size, "changed": stat.st_mtime_ns}
-
-
-def _score_part(score: ScoreLines, lines: Sequence[Line]) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The scores of some texts, and the facts of the part."""
-    sound = [line for line in lines if not line.problem]
-    frame = score(sound)
-    problems = [[line.where, line.id, line.problem] for line in lines if line.problem]
-    if sound:
-        cut = frame["is_cut"].to_numpy().reshape(len(sound), -1).any(axis=1)
-        problems += [[line.where, line.id, CUT] for line, is_cut in zip(sound, cut, strict=True) if is_cut]
-    return frame, {"texts": len(lines), "scored": len(sound), "listed": problems}
 
 
 @dataclass

@@ -1,35 +1,251 @@
 """Scores texts by the adapters and heads of tasks over the frozen backbone, which all of them share.
 
 Tasks that make the same tokens of a text are lanes of a single pass through the backbone.
+
+Rows stand one behind the other as the tokens of a single long row: a dense layer, a norm or an adapter does not care
+whose token it computes. Attention alone does; it is computed of rows of the same length together, so that nobody
+needs a mask. The mathematics is that of ``harness/training/lanes/forward.py``. Every different sequence of tokens is
+computed once: of a text without earlier turns most tasks make the same, and a corpus says some things many times.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn import functional
 
 from adapters_store import Store
 from adapters_store.store import open_weights
-from harness.scoring.answers import Answers, TextScorer
-from harness.scoring.packs import Pack, Reading
-from harness.scoring.scoring_tasks import ScoringTask, scoring_tasks, task_of_cell
-from harness.study.backbones.backbone import Backbone, resolve
+from harness.scoring.answers import Answers, ScoringTask, TextScorer, scoring_tasks, task_of_cell
+from harness.study.backbone import Backbone, resolve
 from harness.study.device import Device
 from harness.study.methods import serves_lanes
+from harness.training.batches import GRID, collate
 from harness.training.inputs import Encoded, InputFormat
-from harness.training.lanes.frozen import PRECISIONS, Frozen, freeze
+from harness.training.lanes.fit import predicted
+from harness.training.lanes.forward import Lanes
+from harness.training.lanes.frozen import PRECISIONS, AllTokens, Frozen, Layer, freeze, multiplied
 from harness.training.lanes.state import LaneState, saved_adapter
 from harness.training.model import load_backbone, stored_adapter
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
+from tasks.readers.rows import kept_turns
 from tasks.task import Example
+
+TOKENS = 3072  # of all lanes in one pass: what a layer makes of more no longer fits into a processor's nearer memory
+FEWEST = 128  # of one lane, however many there are: products of fewer rows are slower
+
+
+@dataclass(frozen=True)
+class Run:
+    """``rows`` rows of ``length`` tokens each, one behind the other from token ``start``."""
+
+    start: int
+    rows: int
+    length: int
+
+    @property
+    def tokens(self) -> slice:
+        """Where its tokens stand."""
+        return slice(self.start, self.start + self.rows * self.length)
+
+
+def scored(frozen: Frozen, lanes: Lanes, rows: Sequence[Encoded], pad_id: int, *, has_segments: bool) -> Tensor:
+    """Logits ``[K, rows, outputs]`` of lanes in the encoder's precision, in the order of ``rows``."""
+    lengths = [len(row.ids) for row in rows]
+    out = torch.empty(lanes.count, len(rows), lanes.heads.out.shape[1])
+    with torch.inference_mode():
+        for numbers in passes(lengths, max(FEWEST, TOKENS // lanes.count)):
+            batch = collate([rows[i] for i in numbers], pad_id, has_segments=has_segments)
+            out[:, numbers] = _pass(frozen, lanes, batch, runs([lengths[i] for i in numbers])).float()
+    return out
+
+
+def passes(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Row numbers from long to short, as many a pass as have at most ``tokens`` tokens together, and at least one."""
+    numbers: list[int] = []
+    used = 0
+    for row in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
+        if numbers and used + lengths[row] > tokens:
+            yield numbers
+            numbers, used = [], 0
+        numbers.append(row)
+        used += lengths[row]
+    if numbers:
+        yield numbers
+
+
+def runs(lengths: Sequence[int]) -> list[Run]:
+    """Rows that stand in this order, by length, which never rises."""
+    made: list[Run] = []
+    start = 0
+    for length, rows in groupby(lengths):
+        made.append(Run(start, len(list(rows)), length))
+        start = made[-1].tokens.stop
+    return made
+
+
+def _pass(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], rows: Sequence[Run]) -> Tensor:
+    """Logits ``[K, rows, outputs]`` of one padded batch, whose rows are those of the runs."""
+    kept = batch.pop("attention_mask").bool()
+    embedded = frozen.embed(**batch)[kept]
+    # oneDNN makes and keeps a kernel for every number of rows there is: rows of zeros fill up to a few numbers.
+    hidden = functional.pad(embedded, (0, 0, 0, -len(embedded) % (4 * GRID)))[None, None]
+    for depth, layer in enumerate(frozen.layers):
+        hidden = _block(frozen, layer, lanes, depth, hidden, rows)
+    return lanes.heads(hidden[:, 0].to(lanes.heads.dense.dtype), None)
+
+
+def _block(frozen: Frozen, layer: Layer, lanes: Lanes, depth: int, hidden: Tensor, rows: Sequence[Run]) -> Tensor:
+    """One layer, ``[K or 1, 1, tokens, d]`` to ``[K, 1, tokens, d]``, of the last ``[K, 1, rows, d]``: first tokens."""
+    if isinstance(layer.attention, AllTokens):
+        context = _attended(layer.attention, hidden, rows)
+    else:
+        exact = torch.zeros(1, 1, 1, 1, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        parts = [layer.attention(_rows_of(hidden, run), exact, None) for run in rows]
+        context = torch.cat(parts, dim=1).transpose(1, 2)
+        hidden = hidden[:, :, [token for run in rows for token in range(run.start, run.tokens.stop, run.length)]]
+    hidden = layer.attention_norm(layer.attended(context).add_(hidden))
+    # what the activation makes of a dense layer
+    is_gelu = type(frozen.activation).__name__ == "GELUActivation"
+    total = layer.down(layer.up.gelu(hidden) if is_gelu else frozen.activation(layer.up(hidden))).add_(hidden)
+    for banks in (lanes.intermediates, lanes.targets):
+        if banks and depth in banks:
+            total = banks[depth](total, layer.output_norm)
+    return layer.output_norm(total)
+
+
+def _rows_of(values: Tensor, run: Run) -> Tensor:
+    """The tokens of a run, ``[K, rows, length, d]``."""
+    return values[:, 0, run.tokens].view(len(values), run.rows, run.length, -1)
+
+
+def _attended(attention: AllTokens, hidden: Tensor, rows: Sequence[Run]) -> Tensor:
+    """Context vectors ``[K or 1, 1, tokens, d]``, of the rows that fill up zeros."""
+    projected = attention.projections(hidden)
+    context = torch.zeros_like(hidden)
+    of_run = _fused if hidden.dtype == torch.float32 else _by_products
+    for run in rows:
+        by_head, of_rows = _rows_of(projected, run), _rows_of(context, run)
+        shape = (*by_head.shape[:3], 3, attention.heads, -1)
+        of_rows.copy_(of_run(by_head.view(shape)).reshape(of_rows.shape))
+    return context
+
+
+def _fused(by_head: Tensor) -> Tensor:
+    """Attention of ``[K, rows, t, 3, heads, size]`` to ``[K, rows, t, heads, size]`` by torch's kernel, uncopied."""
+    axis = 0 if by_head.shape[0] <= by_head.shape[1] else 1  # fewer calls
+    made = []
+    for of_rows in by_head.unbind(axis):
+        queries, keys, values = of_rows.permute(2, 0, 3, 1, 4)
+        made.append(functional.scaled_dot_product_attention(queries, keys, values, scale=1.0).transpose(1, 2))
+    return torch.stack(made, axis)
+
+
+def _by_products(by_head: Tensor) -> Tensor:
+    """The same by two products, with the weights in fp32 between them: faster in bf16, and nearer to training."""
+    lanes, rows, tokens, _, heads, size = by_head.shape
+    queries, keys, values = by_head.permute(3, 0, 1, 4, 2, 5).reshape(3, lanes * rows * heads, tokens, size)
+    weights = multiplied(queries, keys.transpose(1, 2)).softmax(dim=-1, dtype=torch.float32)
+    context = multiplied(weights.to(values.dtype), values)
+    return context.view(lanes, rows, heads, tokens, size).transpose(2, 3)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How some tasks read a text: the format, and which earlier turns."""
+
+    form: InputFormat
+    turns: slice
+
+    def encode(self, rows: Sequence[Example]) -> list[tuple[Encoded, ...]]:
+        """The token ids of every row, by window."""
+        return self.form.encode_all([row._replace(context=row.context[self.turns]) for row in rows])
+
+    @classmethod
+    def of(cls, form: InputFormat, history: str) -> Reading:
+        """That of a task with this ``history``."""
+        return cls(form, kept_turns(history))
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Tasks with adapters of one shape as lanes; ``readings`` names how each reads a text."""
+
+    tasks: tuple[ScoringTask, ...]
+    readings: tuple[str, ...]
+    state: LaneState
+    _chosen: dict[tuple[int, ...], Lanes] = field(default_factory=dict)
+
+    def lanes(self, chosen: tuple[int, ...], dtype: torch.dtype) -> Lanes:
+        """These lanes alone, in the encoder's precision; they are kept for the next texts."""
+        if chosen not in self._chosen:
+            self._chosen[chosen] = self.state.only(chosen).lanes().to(dtype)
+        return self._chosen[chosen]
+
+    def logits(
+        self, frozen: Frozen, encoded: Mapping[str, Sequence[tuple[Encoded, ...]]], pad_id: int, *, has_segments: bool
+    ) -> NDArray[np.float32]:
+        """``[K, rows, outputs]`` of the rows as every reading has ``encoded`` them, each the mean over its windows."""
+        numbers, windows = _numbered({name: encoded[name] for name in self.readings})
+        outputs = self.state.trained["head.4.weight"].shape[1]
+        every = np.zeros((len(self.tasks), len(windows), outputs), np.float32)
+        for chosen, places in self._passes(numbers, len(windows)).items():
+            lanes, own = self.lanes(chosen, frozen.dtype), [windows[place] for place in places]
+            every[np.ix_(chosen, places)] = _computed(frozen, lanes, own, pad_id, has_segments=has_segments)
+        return np.stack([_means(every[lane], numbers[name]) for lane, name in enumerate(self.readings)])
+
+    def _passes(self, numbers: Mapping[str, Sequence[list[int]]], count: int) -> dict[tuple[int, ...], list[int]]:
+        """The sequences that the same lanes read, by their lanes."""
+        readers: list[list[int]] = [[] for _ in range(count)]
+        for lane, name in enumerate(self.readings):
+            for number in {number for row in numbers[name] for number in row}:
+                readers[number].append(lane)
+        passes: dict[tuple[int, ...], list[int]] = {}
+        for number, lanes in enumerate(readers):
+            passes.setdefault(tuple(lanes), []).append(number)
+        return passes
+
+
+def _numbered(encoded: Mapping[str, Sequence[tuple[Encoded, ...]]]) -> tuple[dict[str, list[list[int]]], list[Encoded]]:
+    """The different sequences of tokens, and by reading which of them are the windows of every row."""
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    windows: list[Encoded] = []
+    numbers: dict[str, list[list[int]]] = {}
+    for name, rows in encoded.items():
+        numbers[name] = [[known.setdefault((own.ids, own.segments), len(known)) for own in row] for row in rows]
+        new = {
+            number: own
+            for row, made in zip(rows, numbers[name], strict=True)
+            for own, number in zip(row, made, strict=True)
+        }
+        windows += [new[number] for number in range(len(windows), len(known))]
+    return numbers, windows
+
+
+def _computed(
+    frozen: Frozen, lanes: Lanes, rows: Sequence[Encoded], pad_id: int, *, has_segments: bool
+) -> NDArray[np.float32]:
+    """Logits ``[K, rows, outputs]``: without padding on a processor, in few large passes on a GPU."""
+    if frozen.device.type == "cpu":
+        return scored(frozen, lanes, rows, pad_id, has_segments=has_segments).numpy()
+    return predicted(frozen, lanes, [(row,) for row in rows], pad_id, has_segments=has_segments)
+
+
+def _means(logits: NDArray[np.float32], rows: Sequence[list[int]]) -> NDArray[np.float32]:
+    """``[rows, outputs]`` of ``[sequences, outputs]``."""
+    return np.stack([logits[row].mean(axis=0) for row in rows])
+
 
 MOST_LANES = 24  # of a pass: more save little time and need more memory
 ALONE = (None, "sequential")  # compositions of cells whose own adapter is all that there is

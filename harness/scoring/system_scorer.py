@@ -12,12 +12,10 @@ import numpy as np
 from adapters_store import Store
 from adapters_store.record import LEAKING, Record
 from adapters_store.store import NoWeights, left_out
-from harness.scoring.answers import Answers, TextScorer
-from harness.scoring.scoring_tasks import ScoringTask, scoring_tasks, task_of_cell
-from harness.study.backbones.backbone import resolve
+from harness.scoring.answers import Answers, ScoringTask, TextScorer, scoring_tasks, task_of_cell
+from harness.study.backbone import resolve
 from harness.study.device import Device
-from harness.study.systems import Fitted, Kind, Place, in_window, kind_of
-from harness.study.systems.checks import check_installed, check_system
+from harness.study.systems import Fitted, Place, check_installed, check_system, in_window, kind_of
 from harness.systems.fitted import answers_beside
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
@@ -61,7 +59,16 @@ class SystemScorer(TextScorer):
                     f"system {system!r} was trained to be told the answers of what it predicts (leak), which nobody has"
                     " of a new text; take a system without a leak"
                 )
-        self.kind = _kind_of_records(system, [task.record for task in self.tasks])
+        records = [task.record for task in self.tasks]
+        kind = kind_of(str(records[0].spec["system"]))
+        for record in records:
+            trained = record.spec["version"], record.spec.get("file_sha256", "")
+            if trained != (kind.version, kind.file_sha256):
+                raise BadInput(
+                    f"system {system!r} was trained by another version of {kind.name!r} than is here (record"
+                    f" {record.key[:12]}); run the study again"
+                )
+        self.kind = kind
         check_installed(self.kind, system)
         backbone = resolve(str(manifest["study"]["backbone"])) if self.kind.reads.weights else None
         if backbone is not None:
@@ -103,16 +110,3 @@ def saved(store: Store, record: Record) -> Path:
     for name in names:
         file = store.open(record.key, name)
     return file.parents[name.count("/") - 1]
-
-
-def _kind_of_records(system: str, records: Sequence[Record]) -> Kind:
-    """The kind that trained these records, as it is here; BadInput where that is another version or another file."""
-    kind = kind_of(str(records[0].spec["system"]))
-    for record in records:
-        trained = record.spec["version"], record.spec.get("file_sha256", "")
-        if trained != (kind.version, kind.file_sha256):
-            raise BadInput(
-                f"system {system!r} was trained by another version of {kind.name!r} than is here (record"
-                f" {record.key[:12]}); run the study again"
-            )
-    return kind

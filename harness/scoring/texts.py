@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
@@ -183,7 +183,12 @@ class Texts:
         with self._reading(), pyarrow.parquet.ParquetFile(self.file, read_dictionary=names, pre_buffer=False) as file:
             # a dictionary holds equal texts once, however many rows have them
             number = 0
-            for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=names):
+            # how many rows are read at a time: the longer the rows, the fewer, so that a batch stays small
+            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+            longest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
+            for batch in file.iter_batches(
+                batch_size=max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(1, longest)))), columns=names
+            ):
                 columns = {name: batch.column(name) for name in names}
                 for row in range(batch.num_rows):
                     values = {name: _as_text(column[row].as_py()) for name, column in columns.items()}
@@ -217,13 +222,6 @@ class Texts:
         if not all(map(_is_text, (words, context, id, group))):
             problem, words, context = UNDECODED.format(encoding=self.encoding), "", ""
         return Line(number, f"{self.file}:{line}", _decodable(id), words, context, problem, _decodable(group))
-
-
-def _batch_rows(metadata: Any) -> int:  # noqa: ANN401 - of Parquet, without type hints
-    """How many rows are read at a time: the longer the rows, the fewer, so that a batch stays small."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    longest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
-    return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(1, longest))))
 
 
 def _as_text(field: object) -> str:

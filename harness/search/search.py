@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, disk
 from harness.search.outcome import SearchResult, Trial, keep, search_folder
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.cell import Cell, make_cell, seed_of
 from harness.study.config import StudyConfig
 from harness.study.device import ANY_DEVICE, Device

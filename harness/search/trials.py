@@ -11,10 +11,9 @@ import torch
 
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.train import lane_trainer
-from harness.training.library.alone import Trainer, composed
+from harness.training.library import Trainer, composed
 from harness.training.memory import free_bytes, run_in_chunks, shape_of
-from harness.training.recipe import Attempt, Watch
-from harness.training.trained import Fitted, Part, encoded
+from harness.training.recipe import Attempt, Fitted, Part, Watch, encoded
 from tasks.splits.loading import Splits
 
 SEEN = ("train", "validation")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from adapters_store import Record, Store, key_of
 from adapters_store.roles import IMPORTED
-from harness.run.record import provenance
+from harness.run.pack import provenance
 from harness.sharing.incoming import (
     ACTIVATION,
     LAYERS,
@@ -27,8 +27,8 @@ from harness.sharing.incoming import (
     read_incoming,
     settings_in,
 )
-from harness.study.backbones.backbone import Backbone, BadBackbone, resolve
-from harness.study.intermediates.imported import check_name
+from harness.study.backbone import Backbone, BadBackbone, resolve
+from harness.study.imported import check_name
 from harness.study.methods import METHODS, check_width
 from harness.systems.system import ADAPTER_PACKAGES
 from harness.training.model import POOL, load_backbone, save_adapter
@@ -74,7 +74,17 @@ def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) 
     incoming = read_incoming(source.folder, source.root)
     for part in (incoming.adapter, incoming.head):
         if part is not None:
-            _check_backbone(part, backbone)
+            # BadAdapter for what was trained on another kind of encoder, or on one of another width
+            kind = part.text("model_type")
+            if kind != backbone.library_type:
+                raise BadAdapter(
+                    f"{part.where}: trained on a {kind}, but backbone {backbone.name!r} is a {backbone.model_type}"
+                )
+            if part.width != backbone.width:
+                raise BadAdapter(
+                    f"{part.where}: hidden_size {part.width}, but backbone {backbone.name!r} is {backbone.width} wide; "
+                    "give the one that it was trained on with --backbone"
+                )
     head = head_in(incoming.head, name) if incoming.head else None
     spec = _spec(incoming, head, name, backbone, source)
     if (key := key_of(spec)) in store:
@@ -88,20 +98,6 @@ def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) 
         save_adapter(network, name, folder / "adapter", with_head=head is not None)
         origin = provenance(backbone, started, CPU, lanes=1, packages=ADAPTER_PACKAGES)
         return Imported(store.put(key, spec, {}, origin, folder), is_new=True)
-
-
-def _check_backbone(part: Part, backbone: Backbone) -> None:
-    """BadAdapter for what was trained on another kind of encoder, or on one of another width."""
-    kind = part.text("model_type")
-    if kind != backbone.library_type:
-        raise BadAdapter(
-            f"{part.where}: trained on a {kind}, but backbone {backbone.name!r} is a {backbone.model_type}"
-        )
-    if part.width != backbone.width:
-        raise BadAdapter(
-            f"{part.where}: hidden_size {part.width}, but backbone {backbone.name!r} is {backbone.width} wide; "
-            "give the one that it was trained on with --backbone"
-        )
 
 
 def _spec(incoming: Incoming, head: Head | None, name: str, backbone: Backbone, source: Source) -> dict[str, Any]:

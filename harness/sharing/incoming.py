@@ -207,10 +207,6 @@ def _part(source: _Folder, names: tuple[str, str, str]) -> Part | None:
         )
     path = source.folder / name
     tensors = _read_safetensors(content, path) if name == weights[0] else _read_pickle(content, path)
-    return Part(where, _read_json(raw, where), _float32(tensors, path))
-
-
-def _read_json(raw: bytes, where: Path) -> dict[str, Any]:
     try:
         table = json.loads(raw.decode())
     except json.JSONDecodeError as problem:
@@ -219,7 +215,7 @@ def _read_json(raw: bytes, where: Path) -> dict[str, Any]:
         raise BadAdapter(f"{where}: no JSON; get the folder again") from None
     if not isinstance(table, dict):
         raise BadAdapter(f"{where}:1: JSON, but no table of fields; get the folder again")
-    return table
+    return Part(where, table, _float32(tensors, path))
 
 
 def _read_safetensors(raw: bytes, where: Path) -> dict[str, Tensor]:
@@ -315,29 +311,7 @@ def settings_in(part: Part) -> dict[str, int | float | str]:
     The method is the one whose usual configuration differs in the fewest fields; it must differ in none but the free
     settings. BadAdapter if it does, or if an adapter of this method cannot be an intermediate.
     """
-    fields = _modern_fields(part)
-    architecture = fields.pop("architecture", None)
-    if architecture is not None and architecture not in ARCHITECTURES:
-        raise BadAdapter(
-            f"{part.where}: adapter of architecture {excerpt(architecture)}, which this project does not train"
-        )
-    methods = BOTTLENECKS if architecture is None else (architecture,)
-    complete = _complete(part, fields, "BnConfig" if architecture is None else METHODS[methods[0]].config)
-    differing = {method: _differing(complete, method) for method in methods}
-    method = min(differing, key=lambda method: len(differing[method]))
-    if differing[method]:
-        name, (setting, usual) = next(iter(differing[method].items()))
-        raise BadAdapter(
-            f"{part.where}: its adapter is no {method}, the nearest that this project trains: {name} is "
-            f"{excerpt(setting)}, not {usual!r}"
-        )
-    if METHODS[method].no_stack:
-        raise BadAdapter(f"{part.where}: a {method} adapter stands below no other ({METHODS[method].no_stack})")
-    return {"method": method, **{name: complete[name] for name in METHODS[method].settings}}
-
-
-def _modern_fields(part: Part) -> dict[str, Any]:
-    """The fields of a configuration by their names of today, without those of fusion."""
+    # the fields of a configuration by their names of today, without those of fusion
     from adapters.utils import ACTIVATION_RENAME
 
     config = part.config.get("config")
@@ -351,14 +325,16 @@ def _modern_fields(part: Part) -> dict[str, Any]:
     function = fields.get("non_linearity")
     if isinstance(function, str):
         fields["non_linearity"] = function if "version" in part.config else ACTIVATION_RENAME.get(function, function)
-    return fields
-
-
-def _complete(part: Part, fields: Mapping[str, Any], config: str) -> dict[str, Any]:
-    """All settings of the library's class, missing ones at their defaults; BadAdapter for one that it does not know."""
+    architecture = fields.pop("architecture", None)
+    if architecture is not None and architecture not in ARCHITECTURES:
+        raise BadAdapter(
+            f"{part.where}: adapter of architecture {excerpt(architecture)}, which this project does not train"
+        )
+    methods = BOTTLENECKS if architecture is None else (architecture,)
+    # all settings of the library's class, missing ones at their defaults; BadAdapter for one that it does not know
     import adapters
 
-    kind = getattr(adapters, config)
+    kind = getattr(adapters, ("BnConfig" if architecture is None else METHODS[methods[0]].config))
     known = {setting.name for setting in dataclasses.fields(kind)}
     if unknown := sorted(set(fields) - known):
         raise BadAdapter(f"{part.where}: setting {excerpt(unknown[0])} is unknown to adapters {adapters.__version__}")
@@ -377,7 +353,17 @@ def _complete(part: Part, fields: Mapping[str, Any], config: str) -> dict[str, A
         complete["reduction_factor"] = int(factor)
     if isinstance(complete.get("non_linearity"), str):
         complete["non_linearity"] = complete["non_linearity"].lower()
-    return complete
+    differing = {method: _differing(complete, method) for method in methods}
+    method = min(differing, key=lambda method: len(differing[method]))
+    if differing[method]:
+        name, (setting, usual) = next(iter(differing[method].items()))
+        raise BadAdapter(
+            f"{part.where}: its adapter is no {method}, the nearest that this project trains: {name} is "
+            f"{excerpt(setting)}, not {usual!r}"
+        )
+    if METHODS[method].no_stack:
+        raise BadAdapter(f"{part.where}: a {method} adapter stands below no other ({METHODS[method].no_stack})")
+    return {"method": method, **{name: complete[name] for name in METHODS[method].settings}}
 
 
 def _differing(complete: Mapping[str, Any], method: str) -> dict[str, tuple[Any, Any]]:

@@ -65,7 +65,10 @@ def _summary(metric: str, cells: pd.DataFrame) -> Row:
 
 def _row(record: Record, store: Store, other: Store) -> Row:
     key, spec, metric = record.key, record.spec, str(record.results["metric"])
-    tables = [_predictions(place, key) for place in (store, other)]
+    # the columns of a record's predictions, by the ids of its rows and in their order
+    tables = [
+        pd.read_parquet(place.open(key, TEST)).set_index("id").sort_index(kind="stable") for place in (store, other)
+    ]
     if not tables[0].index.equals(tables[1].index):
         raise NotTheSameRows(f"{store.root} and {other.root} have other test rows of {key}; see store verify of both")
     logits = [labels_and_logits({name: table[name].to_numpy() for name in table})[1] for table in tables]
@@ -88,8 +91,3 @@ def _row(record: Record, store: Store, other: Store) -> Row:
 def _score(record: Record) -> float:
     """The test score; not a number where the record has none."""
     return math.nan if (score := record.results["test"]) is None else float(score)
-
-
-def _predictions(store: Store, key: str) -> pd.DataFrame:
-    """The columns of a record's predictions, by the ids of its rows and in their order."""
-    return pd.read_parquet(store.open(key, TEST)).set_index("id").sort_index(kind="stable")

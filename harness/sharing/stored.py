@@ -117,7 +117,14 @@ def shipped_store(file: Path, name: str) -> Store:
     try:
         folder = _cache_folder() / disk.sha256_of(file)
         if not (folder / "studies" / f"{name}.json").is_file():
-            _unpack(file, name, folder)
+            # unpack beside the folder, and give it its name in one step
+            part = folder.with_name(f".{uuid.uuid4().hex}.part")
+            try:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                unpack(file, part)
+                disk.publish(part, folder, (f"studies/{name}.json",), attic=folder.parent)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
     except (OSError, RuntimeError, StoreError) as problem:
         reason = disk.cause(problem) if isinstance(problem, OSError) else str(problem)
         raise NoCache(
@@ -125,17 +132,6 @@ def shipped_store(file: Path, name: str) -> Store:
             f" or give a store: empathy-transfer store restore {file} --store DIR"
         ) from problem
     return Store(folder)
-
-
-def _unpack(file: Path, name: str, folder: Path) -> None:
-    """Unpack beside the folder, and give it its name in one step."""
-    part = folder.with_name(f".{uuid.uuid4().hex}.part")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unpack(file, part)
-        disk.publish(part, folder, (f"studies/{name}.json",), attic=folder.parent)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _cache_folder() -> Path:

@@ -24,15 +24,22 @@ from torch import Tensor
 from adapters_store import Store
 from adapters_store.disk import sha256_of
 from adapters_store.measures import MINILM, POOLED
-from harness.study.backbones.backbone import Backbone, BadBackbone, resolve
-from harness.study.backbones.tokenizer import BadTokenizer, check_ids
-from harness.study.backbones.weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
+from harness.study.backbone import Backbone, BadBackbone, resolve
+from harness.study.backbone_files import (
+    PREFIXES,
+    BadTokenizer,
+    BadWeights,
+    check_folder,
+    check_ids,
+    check_shapes,
+    shapes_in,
+)
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.training.batches import collate
 from harness.training.inputs import Encoded, InputFormat, rows_of
 from harness.training.model import check_finite, load_backbone, stored_adapter
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.splits.contamination import normalise
 from tasks.splits.loading import Splits
 from tasks.task import Example

@@ -20,16 +20,13 @@ from adapters_store.roles import MERGED
 from adapters_store.store import open_weights
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
-from harness.study.intermediates.decision import why_unmergeable
-from harness.study.intermediates.merged import LEARNED, TIES
+from harness.study.merged import LEARNED, TIES, why_unmergeable
 from harness.study.plan import Plan
 from harness.training.lanes.fit import predicted
 from harness.training.lanes.frozen import PRECISIONS, freeze
-from harness.training.lanes.merging import Merge, Weights, merge_of, merged, parent_adapter
 from harness.training.lanes.state import LaneState, as_wide
-from harness.training.lanes.train import fresh_adapter, with_target
-from harness.training.recipe import Recipe
-from harness.training.trained import encoded, finite
+from harness.training.lanes.train import Merge, Weights, fresh_adapter, merge_of, merged, parent_adapter, with_target
+from harness.training.recipe import Recipe, encoded, finite
 from tasks import metrics
 
 MOST_LANES = 24  # of a pass

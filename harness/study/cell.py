@@ -11,12 +11,11 @@ from typing import Any
 
 from adapters_store import key_of, stands_on
 from adapters_store.roles import BASELINE, MERGED, OF_SHUFFLED, RANDOM, SYSTEM, SYSTEMS, TRANSFER, WHOLE_MODELS
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.methods import check_layers, check_stack, check_width, library_config, serves_lanes, settings_of
-from harness.study.systems import WINDOW, Kind, kind_and_config, turns_after
-from harness.study.systems.checks import check_rows, check_settings, check_system
+from harness.study.systems import WINDOW, Kind, check_rows, check_settings, check_system, kind_and_config, turns_after
 from tasks.errors import BadStudy
 from tasks.splits.loading import Splits, after_hash, rationale_hash
 from tasks.task import Task
@@ -111,7 +110,7 @@ def make_cell(
 
     ``role`` names a training that is neither a plain baseline nor a plain transfer: ``random`` stands on an untrained
     intermediate, ``shuffled-intermediate`` learns permuted labels, ``merged`` gets its recipe from
-    harness.study.intermediates.merged. BadStudy if the adapter does not fit the backbone.
+    harness.study.merged. BadStudy if the adapter does not fit the backbone.
     """
     task = splits.task
     stacked_on = intermediate.target if intermediate else None

@@ -23,16 +23,18 @@ from harness.study.config import (
     Adapter,
     Analysis,
     Loss,
+    Ray,
+    Slurm,
     StudyConfig,
     Training,
     checked_training,
+    options_of,
     positive_int,
     share_of,
 )
-from harness.study.intermediates.merged import check_merged
+from harness.study.merged import check_merged
 from harness.study.methods import METHODS, check_stack, settings_of
-from harness.study.schedulers import Ray, Slurm, options_of
-from harness.study.systems.checks import check_systems
+from harness.study.systems import check_systems
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import control_character, is_inside, nearest, read_toml
 from tasks.registry import ID_PATTERN
@@ -84,7 +86,16 @@ def load_study(name_or_path: str, overrides: Sequence[str] = ()) -> StudyConfig:
     values = _read_layers(name_or_path, ())
     for override in overrides:
         _apply_override(values, override)
-    return _build(values, name_or_path)
+    if not values.get("tasks"):
+        raise BadStudy(f"{name_or_path}: `tasks` is missing or empty; name at least one task id")
+    listed: dict[str, Any] = {key: _tuple_of(values[key], key, name_or_path) for key in LISTS if key in values}
+    adapter = _adapter(values.get("adapter", {}), name_or_path)
+    analysis = Analysis(**values["analysis"]) if "analysis" in values else None
+    if values.get("protocol"):
+        listed["splits"] = _protocol_name(values, name_or_path)
+    study = StudyConfig(**(values | listed | {"adapter": adapter, "analysis": analysis}))
+    check(study, name_or_path)
+    return study
 
 
 def override_fields(overrides: Sequence[str]) -> set[str]:
@@ -244,19 +255,6 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
     _refuse_unknown(values, f"--set {override}")
 
 
-def _build(values: dict[str, Any], where: str) -> StudyConfig:
-    if not values.get("tasks"):
-        raise BadStudy(f"{where}: `tasks` is missing or empty; name at least one task id")
-    listed: dict[str, Any] = {key: _tuple_of(values[key], key, where) for key in LISTS if key in values}
-    adapter = _adapter(values.get("adapter", {}), where)
-    analysis = Analysis(**values["analysis"]) if "analysis" in values else None
-    if values.get("protocol"):
-        listed["splits"] = _protocol_name(values, where)
-    study = StudyConfig(**(values | listed | {"adapter": adapter, "analysis": analysis}))
-    check(study, where)
-    return study
-
-
 def _protocol_name(values: Mapping[str, Any], where: str) -> str:
     """The protocol's name, which is what ``splits`` of the study says; BadStudy where both are written."""
     table = dict(values["protocol"])
@@ -280,7 +278,19 @@ def _tuple_of(value: Any, key: str, where: str, *, distinct: bool = True) -> tup
 
 def check(study: StudyConfig, where: str) -> None:
     """Raise BadStudy, naming ``where`` it stands, if a field of the study is out of range."""
-    _check_types(study, where)
+    # texts and switches must be of their type, and tasks ids: any of them may end in a file's name or a manifest
+    for record, prefix in ((study, ""), (study.adapter, "adapter.")):
+        for name, field_type in get_type_hints(type(record)).items():
+            value, (what, kind) = getattr(record, name), TYPES.get(field_type, ("", object))
+            values = value if isinstance(value, tuple) else [] if value is None else [value]
+            if not all(isinstance(part, kind) for part in values):
+                raise BadStudy(f"{where}: {prefix}{name} {value!r} is not {what}")
+    for task in study.tasks:
+        if not ID_PATTERN.fullmatch(task):
+            raise BadStudy(f"{where}: task {task!r}: an id may hold only small letters, digits and _")
+    for system in study.systems:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", system):
+            raise BadStudy(f"{where}: system {system!r}: a name may hold only small letters, digits, - and _")
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", study.name):
         raise BadStudy(f"{where}: name {study.name!r}: use small letters, digits, dots, dashes and underscores")
     _check_closed(study, where)
@@ -307,22 +317,6 @@ def _adapter(table: Mapping[str, Any], where: str) -> Adapter:
     if not is_list or len(set(layers)) < len(layers):
         raise BadStudy(f"{where}: adapter.leave_out {layers!r} is no list of different layers, from 0, as in [0, 1, 2]")
     return Adapter(**{**table, "leave_out": tuple(layers)})
-
-
-def _check_types(study: StudyConfig, where: str) -> None:
-    """Texts and switches must be of their type, and tasks ids: any of them may end in a file's name or a manifest."""
-    for record, prefix in ((study, ""), (study.adapter, "adapter.")):
-        for name, field_type in get_type_hints(type(record)).items():
-            value, (what, kind) = getattr(record, name), TYPES.get(field_type, ("", object))
-            values = value if isinstance(value, tuple) else [] if value is None else [value]
-            if not all(isinstance(part, kind) for part in values):
-                raise BadStudy(f"{where}: {prefix}{name} {value!r} is not {what}")
-    for task in study.tasks:
-        if not ID_PATTERN.fullmatch(task):
-            raise BadStudy(f"{where}: task {task!r}: an id may hold only small letters, digits and _")
-    for system in study.systems:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", system):
-            raise BadStudy(f"{where}: system {system!r}: a name may hold only small letters, digits, - and _")
 
 
 def _check_closed(study: StudyConfig, where: str) -> None:

@@ -1,29 +1,36 @@
 """From a study to its cells and packs, in the order in which they run; no model is loaded here.
 
-First come the floors, which take seconds: the majority class and words, so that of every target it is known whether its
-baseline has learned. Then what stands on nothing: baselines, and what controls stand on. Then the column of every
-target: transfers, controls and cells on imported adapters. References are last, and after them the study's systems.
+First come the floors, which take seconds: the majority class and words, so that of every target it is known whether
+its baseline has learned. Then what stands on nothing: baselines, and what controls stand on. Then the column of
+every target: transfers, controls and cells on imported adapters. References are last, and after them the study's
+systems.
 
 Controls tell what an intermediate teaches from what any second adapter does: ``self`` stands on the target itself,
 trained with another seed; ``shuffled`` on the target's own texts with permuted labels; ``random`` on an untrained
 adapter; ``control`` on a task of the study that has nothing to do with empathy.
+
+Archives leave weights out, and a study may keep baselines' adapters alone: stored cells without weights with which
+missing cells must compute are trained again, and nothing else is (`weightless`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adapters_store import Store, key_of
+from adapters_store import Store, StoreError, key_of
+from adapters_store.key import computes_with
 from adapters_store.roles import CONTROL, FLOOR, HELPERS, OF_CONTROL, OF_SELF, OF_SHUFFLED, RANDOM, SELF, SHUFFLED
-from harness.study.backbones.backbone import Backbone, resolve
+from adapters_store.store import has_weights
+from harness.study.backbone import Backbone, resolve
 from harness.study.cell import Cell, make_cell, make_system_cell
 from harness.study.config import StudyConfig
-from harness.study.intermediates.imported import imported_cells, imported_lanes
-from harness.study.intermediates.merged import LEARNED, MergedRows, contaminated
+from harness.study.imported import imported_cells, imported_lanes
+from harness.study.merged import LEARNED, MergedRows, contaminated
 from harness.study.systems import kind_and_config
 from tasks.errors import BadStudy, MissingData
 from tasks.plain_text import nearest
@@ -336,3 +343,39 @@ class _Grid:
     def _as(self, cell: Cell, task: str, role: str) -> Cell:
         """The cell, with this role if ``task`` is a control."""
         return replace(cell, role=role) if self.splits[task].task.role == "control" else cell
+
+
+log = logging.getLogger(__name__)
+
+
+def set_aside_weightless(plan: Plan, store: Store) -> None:
+    """Set aside the stored cells that this plan's missing cells need with weights and that have none; says how many."""
+    if again := weightless(plan, store):
+        log.warning("%s", again_line(again))
+        for cell in again:
+            store.set_aside(cell.key)
+
+
+def weightless(plan: Plan, store: Store) -> list[Cell]:
+    """The stored cells without weights with which cells that must be trained compute; they must be trained again."""
+    again: dict[str, Cell] = {}
+    needed: set[str] = set()
+    for cell in reversed(plan.cells):  # what a cell stands on is planned before it; two roles may share a cell
+        if cell.key in needed and cell.key in store and _lacks_weights(cell, store):
+            again[cell.key] = cell
+        if cell.key in again or cell.key not in store:
+            needed.update(computes_with(cell.spec))
+    return list(again.values())[::-1]
+
+
+def _lacks_weights(cell: Cell, store: Store) -> bool:
+    try:
+        return not has_weights(store.get(cell.key))
+    except StoreError:
+        return False  # a damaged record fails with its own reason
+
+
+def again_line(cells: Sequence[Cell]) -> str:
+    """In words that stored cells are trained again for their weights."""
+    what = "1 stored cell has" if len(cells) == 1 else f"{len(cells)} stored cells have"
+    return f"{what} no weights, which cells to train stand on, and will be trained again"

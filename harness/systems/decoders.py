@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from harness.study.backbones.backbone import Backbone, BadBackbone
+from harness.study.backbone import Backbone, BadBackbone
 from harness.study.cell import seed_of
 from harness.study.systems import Place
 from harness.systems.instructed import IGNORED, TURN, Frame, Instructed, Marks, Read, Reader, frame_of
@@ -24,7 +24,7 @@ from harness.systems.pooled import with_products
 from harness.systems.seq2seq import distinct
 from harness.systems.weights import load_causal, resolve_causal
 from harness.training.tensors import to_device
-from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
+from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import Instruction
 

@@ -23,13 +23,13 @@ from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
 from adapters_store import disk
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place
 from harness.training.batches import cuts, training_batches
+from harness.training.recipe import finite
 from harness.training.tensors import to_device
-from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
-from harness.training.trained import finite
+from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks import metrics
 from tasks.errors import BadInput
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.cell import Cell, seed_of
 from harness.study.systems import Fitted as FittedKind
 from harness.study.systems import Kind, Place, Predicted, Sibling, Span, counted_wrong, in_window, leak_of
@@ -23,8 +23,7 @@ from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from harness.training.inputs import Rows
-    from harness.training.recipe import Attempt
-    from harness.training.trained import Trained
+    from harness.training.recipe import Attempt, Trained
     from tasks.rationales import Marks
     from tasks.splits.loading import Splits
     from tasks.task import Example
@@ -73,7 +72,7 @@ class FittedSystem:
         """Fit the attempt's only cell, then predict its validation and test rows."""
         from harness.study.systems import Fit
         from harness.training.inputs import rows_of
-        from harness.training.trained import Fitted, Trained
+        from harness.training.recipe import Fitted, Trained
         from tasks import metrics
 
         (cell,), spec = attempt.cells, attempt.cells[0].spec
@@ -163,7 +162,7 @@ def _no_answer(label: Any) -> Any:  # noqa: ANN401 - an Answer, whose kind stays
 
 def _marks(rows: Sequence[Example], spans: Sequence[Span] | None, backbone: Backbone) -> list[tuple[Marks, Marks]]:
     """Of every row which tokens of the backbone people marked, and which a system: equal tokens for all systems."""
-    from harness.training.tokens.tokenizer import load_tokenizer
+    from harness.training.tokenizer import load_tokenizer
     from tasks.rationales import marked, placed
 
     tokenizer = load_tokenizer(backbone)

@@ -21,13 +21,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.systems import Fit, Place, Predicted
 from harness.systems.epochs import EpochTrained, Schedule, with_tuples
 from harness.training.batches import evaluation_batches
 from harness.training.inputs import sides
 from harness.training.tensors import to_device
-from harness.training.tokens.tokenizer import Tokenizer
+from harness.training.tokenizer import Tokenizer
 from tasks.errors import BadInput
 from tasks.task import TEXT_OF_ROW, Example, Instruction
 

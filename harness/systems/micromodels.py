@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.study.backbones.backbone import Backbone, BadBackbone, resolve
+from harness.study.backbone import Backbone, BadBackbone, resolve
 from harness.study.device import Device
 from tasks.errors import BadInput
 from tasks.rationales import marked, placed, token_f1
@@ -113,7 +113,7 @@ def _encoded(texts: Sequence[str], encoder: Backbone, device: Device) -> Vectors
 
     from harness.training.model import load_backbone
     from harness.training.tensors import to_device
-    from harness.training.tokens.tokenizer import load_tokenizer
+    from harness.training.tokenizer import load_tokenizer
 
     tokenizer, on = load_tokenizer(encoder), device.ready()
     most = min(LONGEST, encoder.max_tokens) - 2

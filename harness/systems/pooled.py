@@ -25,7 +25,7 @@ from harness.training.batches import evaluation_batches, padded
 from harness.training.inputs import sides
 from harness.training.objective import Objective
 from harness.training.tensors import to_device
-from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
+from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import Example
 

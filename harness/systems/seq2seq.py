@@ -26,7 +26,7 @@ from harness.systems.instructed import IGNORED, Frame, Instructed, Marks, Read, 
 from harness.systems.pooled import with_products
 from harness.systems.weights import load_t5, resolve_t5
 from harness.training.tensors import to_device
-from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
+from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import Instruction
 

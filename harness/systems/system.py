@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.intermediates.merged import FUSED, JOINT, most_parents
+from harness.study.merged import FUSED, JOINT, most_parents
 from harness.study.methods import fusion_parameters, layers_of
 
 if TYPE_CHECKING:
-    from harness.training.recipe import Attempt
-    from harness.training.trained import Trained
+    from harness.training.recipe import Attempt, Trained
 
 ADAPTER_PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
 ADAPTER_PASSES = 2.0  # forward passes that a training token costs: a frozen encoder's backward pass costs one
@@ -153,10 +152,10 @@ class Library(_Adapters):
     def train(self, attempt: Attempt) -> list[Trained]:
         """Train the only cell of the attempt; torch is loaded here."""
         if attempt.recipe.rule == JOINT:
-            from harness.training.library.joint import train_on_joint
+            from harness.training.library import train_on_joint
 
             return [train_on_joint(attempt)]
-        from harness.training.library.alone import train_alone
+        from harness.training.library import train_alone
 
         return [train_alone(attempt)]
 

@@ -1,6 +1,6 @@
 """Weights that no adapter stands on: DeBERTa, ELECTRA, MPNet, ModernBERT, T5 or its encoder, causal language models.
 
-They are looked at as backbones are (harness.study.backbones): safetensors alone, no code of the folder's own, hashes of
+They are looked at as backbones are (harness.study.backbone): safetensors alone, no code of the folder's own, hashes of
 weights, config and tokenizer in the keys, and weights that the config does not describe are refused. No torch is loaded
 to look. ``random-tiny`` is a small random T5 or causal language model with a token per byte, for trying a study out.
 """
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store.disk import sha256_of
-from harness.study.backbones.backbone import MODEL_TYPES, Backbone, BadBackbone, refuse_kernels, resolve
-from harness.study.backbones.identity import digest
-from harness.study.backbones.weights import absent
+from harness.study.backbone import MODEL_TYPES, Backbone, BadBackbone, refuse_kernels, resolve
+from harness.study.backbone_files import absent, digest
 from tasks.errors import BadInput
 
 POSITIONS = {  # the field of a config that bounds a text's tokens, the library's default, and how many no text has
@@ -165,7 +164,7 @@ def _tiny_t5() -> Any:  # noqa: ANN401
     import torch
     from transformers import T5Config, T5ForConditionalGeneration
 
-    from harness.training.tokens.tokenizer import byte_vocabulary
+    from harness.training.tokenizer import byte_vocabulary
 
     config = T5Config(
         vocab_size=len(byte_vocabulary()), pad_token_id=1, eos_token_id=2, decoder_start_token_id=1, **TINY_T5
@@ -210,7 +209,7 @@ def _tiny_causal() -> Any:  # noqa: ANN401
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from harness.training.tokens.tokenizer import byte_vocabulary
+    from harness.training.tokenizer import byte_vocabulary
 
     config = LlamaConfig(
         vocab_size=len(byte_vocabulary()),

@@ -1,20 +1,26 @@
-"""From a row to token ids: the input formats, with the history cut on its left before the target is touched."""
+"""From a row to token ids: the input formats, with the history cut on its left before the target is touched.
+
+Lengths in tokens, and how many rows a backbone would cut, are estimated from a few rows before anything is trained.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from harness.study.backbone import Backbone, resolve
 from harness.study.cell import Cell, seed_of
-from harness.study.config import share_of
-from harness.training.tokens.tokenizer import Tokenizer
+from harness.study.config import StudyConfig, share_of
+from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks.errors import BadInput
+from tasks.quality import spread
+from tasks.splits.clean import NAMES
 from tasks.splits.loading import Splits
-from tasks.task import Answer, Example, Turn, classes_of
+from tasks.task import Answer, Example, Task, classes_of
 
 BLOCK = 1000  # rows whose texts are tokenised in one call
 
@@ -87,7 +93,14 @@ class InputFormat:
         if self.tags == "separator":
             return [turn.text + " " for turn in row.context], " " + row.text if row.context else row.text
         tag = "listener" if self.tags == "listener" else "target"
-        return [_words(row.context, self.tags)], f" <{tag}> {row.text} </{tag}>"
+        # earlier turns between the literal words of their speakers; the listener who asks a question is not done yet
+        words = [f"<{turn.speaker}> {turn.text} </{turn.speaker}>" for turn in row.context]
+        if self.tags == "question":
+            is_begun = bool(row.context) and row.context[-1].speaker == "listener"
+            words[-1 if is_begun else len(words) :] = [
+                f"<listener> {row.context[-1].text}" if is_begun else "<listener>"
+            ]
+        return [" ".join(words)], f" <{tag}> {row.text} </{tag}>"
 
     def _windows(
         self, turns: Sequence[list[int]], target: list[int], later: Sequence[list[int]]
@@ -132,15 +145,6 @@ def sides(earlier: int, later: int, room: int) -> tuple[int, int]:
     """How many tokens of two sides are read: each has half of the room, and what the other does not need."""
     of_earlier = min(earlier, max(room // 2, room - later))
     return of_earlier, min(later, room - of_earlier)
-
-
-def _words(context: Sequence[Turn], tags: str) -> str:
-    """Earlier turns between the literal words of their speakers; the listener who asks a question is not done yet."""
-    words = [f"<{turn.speaker}> {turn.text} </{turn.speaker}>" for turn in context]
-    if tags == "question":
-        is_begun = bool(context) and context[-1].speaker == "listener"
-        words[-1 if is_begun else len(words) :] = [f"<listener> {context[-1].text}" if is_begun else "<listener>"]
-    return " ".join(words)
 
 
 def pieces(target: list[int], room: int, truncation: str) -> list[list[int]]:
@@ -266,3 +270,80 @@ def _check_classes(rows: Rows, splits: Splits) -> None:
                 f"task {splits.task.id}: class {name!r} has no row among the {len(rows.train)} training rows; "
                 "raise max_train or merge the class"
             )
+
+
+MOST_ROWS = 2000  # per split: more are thinned out evenly, because only the shares matter
+MOST_SAMPLED = 100  # rows whose mean length stands for all
+LONGEST = 3  # rows with the most bytes: among them is the one with the most tokens, or nearly
+MOST_TOKENISED = 300  # long rows that are looked at
+ROOM_FOR_TAGS = 40  # bytes that an input format may add to a turn
+
+
+def token_lengths(splits: Splits, backbone: str) -> dict[str, Any]:
+    """Per split: tokens of uncut rows in the ``pair`` format, and percent of rows whose history or target is cut.
+
+    BadBackbone when there is no such backbone.
+    """
+    resolved = resolve(backbone)
+    tokenizer, task = load_tokenizer(resolved), splits.task
+    form = InputFormat(tokenizer, "pair", task.tags, resolved.max_tokens, task.truncation, task.later)
+    uncut = replace(form, max_tokens=10**6)
+    by_split: dict[str, Any] = {}
+    for name in NAMES:
+        rows = _thinned(getattr(splits, name), MOST_ROWS)
+        counts = cut_counts(form.encode_all(rows))
+        lengths = [len(piece.ids) for windows in uncut.encode_all(rows) for piece in windows]
+        cut = {f"{part}_cut_percent": 100 * counts[part] / len(rows) for part in ("history", "target")}
+        by_split[name] = {"rows": len(rows)} | spread(lengths) | cut
+    return by_split
+
+
+@dataclass(frozen=True)
+class RowTokens:
+    """The mean length of a row (or of a window of it), and the windows of the longest rows."""
+
+    mean: float
+    longest: tuple[tuple[Encoded, ...], ...]
+
+
+def row_tokens(task: Task, rows: Sequence[Example], study: StudyConfig, backbone: Backbone) -> RowTokens:
+    """Lengths of ``rows`` as the study cuts them, special tokens included; at most 103 rows are looked at."""
+    form, later = _form(task, study, backbone), task.later
+    seen = form.encode_all(_thinned(rows, MOST_SAMPLED))
+    lengths = [len(window.ids) for windows in seen for window in windows]
+    longest = tuple(form.encode_all(sorted(rows, key=lambda row: _bytes(row, later))[-LONGEST:]))
+    return RowTokens(sum(lengths) / len(lengths), longest)
+
+
+def cut_shares(task: Task, rows: Sequence[Example], study: StudyConfig, backbone: Backbone) -> dict[str, float]:
+    """Shares of ``rows`` that lose some of their ``history`` or ``target``; of many long rows only some are looked at.
+
+    A tokenizer makes at most one token of a byte, so most rows need no look.
+    """
+    long = [row for row in rows if _bytes(row, task.later, ROOM_FOR_TAGS) > study.max_tokens]
+    if not long:
+        return {"history": 0.0, "target": 0.0}
+    form, looked_at = _form(task, study, backbone), _thinned(long, MOST_TOKENISED)
+    counts = cut_counts(form.encode_all(looked_at))
+    return {part: counts[part] / len(looked_at) * len(long) / len(rows) for part in ("history", "target")}
+
+
+def _form(task: Task, study: StudyConfig, backbone: Backbone) -> InputFormat:
+    """How the study turns rows of the task into tokens."""
+    tags = task.tags if study.input_format == "tags" else "none"
+    tokenizer = load_tokenizer(backbone)
+    return InputFormat(tokenizer, study.input_format, tags, study.max_tokens, task.truncation, task.later)
+
+
+def _thinned(rows: Sequence[Example], most: int) -> Sequence[Example]:
+    """At most about ``most`` of the rows, evenly spread; all, where there are no more."""
+    return rows[:: -(-len(rows) // most)]
+
+
+def _bytes(row: Example, later: int, more: int = 0) -> int:
+    """The bytes of a row's turns, those of ``later`` ones included, each ``more`` than it has."""
+    size = len(row.text.encode()) + more
+    turns = (*row.context, *row.after[:later]) if later else row.context
+    for turn in turns:  # a plain loop: every row of a study passes here
+        size += len(turn.text.encode()) + more
+    return size

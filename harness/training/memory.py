@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from harness.study.backbones.backbone import RANDOM_TINY, Backbone
+from harness.study.backbone import RANDOM_TINY, Backbone
 from harness.study.methods import layers_of
 from harness.training.batches import EVALUATED as EVALUATED_CUTS
 from harness.training.batches import TRAINED as TRAINED_CUTS
 from harness.training.batches import trained_cutting
-from harness.training.recipe import Recipe
-from harness.training.trained import Part
+from harness.training.recipe import Part, Recipe
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from adapters_store import Store
 from adapters_store.store import open_weights
-from harness.study.backbones.backbone import RANDOM_TINY, Backbone, BadBackbone
+from harness.study.backbone import RANDOM_TINY, Backbone, BadBackbone
 from harness.study.cell import Cell, seed_of
 from harness.study.methods import METHODS, library_config
 from harness.training.recipe import Recipe
-from harness.training.tokens.tokenizer import byte_vocabulary
+from harness.training.tokenizer import byte_vocabulary
 from tasks.errors import BadInput
 
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded
@@ -51,20 +51,31 @@ def load_backbone(backbone: Backbone) -> Any:  # noqa: ANN401 - the library's mo
     """The backbone as an adapters-library model without adapters or heads, in evaluation mode."""
     logging.getLogger("adapters.model_mixin").setLevel(logging.ERROR)  # it warns before we activate anything
     if backbone.folder is None:
-        model = _random_tiny()
+        from adapters import RobertaAdapterModel
+        from transformers import RobertaConfig
+
+        shape = RANDOM_TINY
+        config = RobertaConfig(
+            vocab_size=len(byte_vocabulary()),
+            hidden_size=shape["hidden"],
+            num_hidden_layers=shape["layers"],
+            num_attention_heads=shape["heads"],
+            intermediate_size=shape["intermediate"],
+            max_position_embeddings=shape["positions"],
+            pad_token_id=1,
+            bos_token_id=0,
+            eos_token_id=2,
+        )
+        torch.manual_seed(shape["seed"])
+        model = RobertaAdapterModel(config)
     else:
-        model = _of_folder(backbone)
+        # the model of a folder; BadBackbone, one line, unless all of its encoder came from the folder's weights
+        from adapters import AutoAdapterModel
+
+        model, account = from_folder(AutoAdapterModel, backbone, **_library_config(backbone))
+        check_loaded(backbone.name, model, account)
     model.config._name_or_path = backbone.name  # saved with every adapter: never a path of this machine
     return model.eval()
-
-
-def _of_folder(backbone: Backbone) -> Any:  # noqa: ANN401
-    """The model of a folder; BadBackbone, one line, unless all of its encoder came from the folder's weights."""
-    from adapters import AutoAdapterModel
-
-    model, account = from_folder(AutoAdapterModel, backbone, **_library_config(backbone))
-    check_loaded(backbone.name, model, account)
-    return model
 
 
 def from_folder(kind: Any, backbone: Backbone, **options: Any) -> tuple[Any, Mapping[str, Sequence[str]]]:  # noqa: ANN401
@@ -128,26 +139,6 @@ def check_finite(name: str, network: torch.nn.Module) -> None:
     for key, value in network.named_parameters():
         if not torch.isfinite(value).all():
             raise BadBackbone(f"backbone {name!r}: {key} holds values that are not finite; get its weights again")
-
-
-def _random_tiny() -> Any:  # noqa: ANN401
-    from adapters import RobertaAdapterModel
-    from transformers import RobertaConfig
-
-    shape = RANDOM_TINY
-    config = RobertaConfig(
-        vocab_size=len(byte_vocabulary()),
-        hidden_size=shape["hidden"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=shape["heads"],
-        intermediate_size=shape["intermediate"],
-        max_position_embeddings=shape["positions"],
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-    )
-    torch.manual_seed(shape["seed"])
-    return RobertaAdapterModel(config)
 
 
 # Composing: adapters and head of one cell, in the one order that keeps a frozen intermediate alive.

@@ -4,10 +4,13 @@ As Sharma et al. 2020 (EMNLP, section 5) did before their bi-encoder, after Guru
 tokens are to be guessed, of which 80 % are masked, 10 % replaced by any token and 10 % left (Devlin et al. 2019,
 section 3.1). What is written is a backbone like any other. Masks hang on seed, epoch and text, dropout on seed and
 step, so that a training that goes on from a checkpoint comes to the same bytes on the same machine.
+
+Texts of validation and test rows are left out of what is read, and counted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -23,11 +26,86 @@ from torch import Tensor
 from adapters_store.disk import new_folder, write_text
 from adapters_store.key import key_of
 from adapters_store.store import Store
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.training.checkpoint import Checkpoint, Checkpoints
-from harness.training.tokens.corpus import Corpus
-from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
+from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks.errors import BadInput
+from tasks.splits.loading import Splits
+from tasks.task import Example
+
+FEWEST = 100  # texts that say anything of a domain, a few of which are held out
+HELD_OUT = 0.05
+MOST_HELD_OUT = 1000
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Texts to train on and texts held out, each once; ``empty``, ``repeated`` and ``apart`` count what is neither."""
+
+    train: tuple[str, ...]
+    held_out: tuple[str, ...]
+    empty: int = 0
+    repeated: int = 0
+    apart: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        """Counts, and the sha256 of both parts: no text."""
+        digest = {name: _sha256(getattr(self, name)) for name in ("train", "held_out")}
+        counts = {"train": len(self.train), "held_out": len(self.held_out)}
+        left_out = {"empty": self.empty, "repeated": self.repeated, "apart": self.apart}
+        return {"texts": counts, "sha256": digest, "left_out": left_out}
+
+
+def corpus_of(texts: Iterable[str], *, apart: Iterable[str] = (), seed: int = 1) -> Corpus:
+    """The corpus of these texts less those that stand in ``apart``, blind to case and white space.
+
+    One text of twenty is held out, at most 1,000, drawn by ``seed``. BadInput below 100 texts.
+    """
+    unwanted, known = {_plain(text) for text in apart}, set[str]()
+    kept: list[str] = []
+    counts = {"empty": 0, "repeated": 0, "apart": 0}
+    for text in texts:
+        plain = _plain(text)
+        why = "empty" if not plain else "apart" if plain in unwanted else "repeated" if plain in known else ""
+        if why:
+            counts[why] += 1
+            continue
+        known.add(plain)
+        kept.append(text)
+    if len(kept) < FEWEST:
+        left_out = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise BadInput(f"pretrain: {len(kept)} texts are left ({left_out}) where {FEWEST} are needed; give more")
+    order = np.random.default_rng(seed).permutation(len(kept))
+    held_out = set(order[: min(MOST_HELD_OUT, int(HELD_OUT * len(kept)))].tolist())
+    parts = ([text for place, text in enumerate(kept) if (place in held_out) == is_held] for is_held in (False, True))
+    train, rest = map(tuple, parts)
+    return Corpus(train, rest, **counts)
+
+
+def training_texts(splits: Splits) -> list[str]:
+    """Every turn of a task's training rows."""
+    return _turns(splits.train)
+
+
+def later_texts(splits: Splits) -> list[str]:
+    """Every turn of a task's validation and test rows."""
+    return _turns((*splits.validation, *splits.test))
+
+
+def _turns(rows: Sequence[Example]) -> list[str]:
+    return [text for row in rows for text in (*(turn.text for turn in row.context), row.text)]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _sha256(texts: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(len(encoded := text.encode()).to_bytes(8, "big") + encoded)
+    return digest.hexdigest()
+
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens that are to be guessed; the others stay as they are
 CLIP = 1.0  # of the norm of a step's gradient
@@ -143,7 +221,24 @@ def pretrain(
     unfinished = out.with_name(f".{out.name}.unfinished")
     before, after, steps = training.run(Checkpoints(Store(unfinished), RUN, 1, training.device), watch)
     facts = {**training.facts(), "perplexity_before": before, "perplexity_after": after, "steps": steps}
-    _write(training.model, backbone, out, facts)
+    # the weights, config and tokenizer of the new backbone, and what it has read
+    assert backbone.folder is not None
+    half = out.with_name(f".{out.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    new_folder(half)
+    training.model.config._name_or_path = backbone.name  # never a path of this machine
+    training.model.base_model.save_pretrained(
+        str(half), safe_serialization=True
+    )  # the adapters library takes no half a head
+    for file in sorted(backbone.folder.iterdir()):
+        is_tokenizer = file.name.startswith(
+            ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "sentencepiece")
+        )
+        if is_tokenizer and file.suffix in (".json", ".txt", ".model"):
+            shutil.copyfile(file, half / file.name)
+    write_text(half / FACTS, json.dumps(facts, indent=1) + "\n")
+    half.rename(out)
     shutil.rmtree(unfinished, ignore_errors=True)
     return Pretrained(out, before, after, steps, training.head_is_new)
 
@@ -188,26 +283,28 @@ class _Training:
             before = self.perplexity()
         every = -(-self.steps // CHECKPOINTS)
         for step in range(done, self.steps):
-            self._step(step)
+            # one update: the mean cross-entropy of the tokens to be guessed, its rate falling to 0 over all steps
+            epoch, place = divmod(step, self.of_epoch)
+            order = np.random.default_rng((self.setting.seed, epoch)).permutation(len(self.train.ids))
+            rows = order[place * self.setting.batch_size : (place + 1) * self.setting.batch_size]
+            torch.manual_seed(int(np.random.SeedSequence((self.setting.seed, step)).generate_state(1)[0]))
+            self.model.train()
+            loss, count = self._loss(self.train, rows, epoch)
+            self.optimizer.zero_grad(set_to_none=True)
+            (loss / max(1, count)).backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.setting.learning_rate * (1 - step / self.steps)
+            self.optimizer.step()
             watch(step + 1, self.steps)
             if (step + 1) % every == 0 and step + 1 < self.steps:
-                checkpoints.write(step + 1, {key: self._checkpoint(before)})
+                tensors = {f"weight {name}": value for name, value in self.model.named_parameters()}
+                for number, state in self.optimizer.state_dict()["state"].items():
+                    tensors |= {
+                        f"state {number} {name}": value.reshape(value.shape or 1) for name, value in state.items()
+                    }
+                checkpoints.write(step + 1, {key: Checkpoint(tensors, {"before": before})})
         return before, self.perplexity(), self.steps
-
-    def _step(self, step: int) -> None:
-        """One update: the mean cross-entropy of the tokens to be guessed, its rate falling to 0 over all steps."""
-        epoch, place = divmod(step, self.of_epoch)
-        order = np.random.default_rng((self.setting.seed, epoch)).permutation(len(self.train.ids))
-        rows = order[place * self.setting.batch_size : (place + 1) * self.setting.batch_size]
-        torch.manual_seed(int(np.random.SeedSequence((self.setting.seed, step)).generate_state(1)[0]))
-        self.model.train()
-        loss, count = self._loss(self.train, rows, epoch)
-        self.optimizer.zero_grad(set_to_none=True)
-        (loss / max(1, count)).backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.setting.learning_rate * (1 - step / self.steps)
-        self.optimizer.step()
 
     def _loss(self, windows: Windows, rows: Sequence[int] | np.ndarray, epoch: int) -> tuple[Tensor, int]:
         """Summed cross-entropy of the tokens to be guessed in these rows, and how many they are."""
@@ -239,12 +336,6 @@ class _Training:
             total, count = total + float(loss), count + guessed
         return math.exp(total / max(1, count))
 
-    def _checkpoint(self, before: float) -> Checkpoint:
-        tensors = {f"weight {name}": value for name, value in self.model.named_parameters()}
-        for number, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"state {number} {name}": value.reshape(value.shape or 1) for name, value in state.items()}
-        return Checkpoint(tensors, {"before": before})
-
     def _restore(self, checkpoint: Checkpoint) -> None:
         state: dict[int, dict[str, Tensor]] = {}
         with torch.no_grad():
@@ -268,22 +359,3 @@ def _language_model(backbone: Backbone, seed: int) -> tuple[Any, bool]:
         str(backbone.folder), local_files_only=True, use_safetensors=True, output_loading_info=True
     )
     return model, any("transform" in name or "lm_head" in name for name in account["missing_keys"])
-
-
-def _write(model: Any, backbone: Backbone, out: Path, facts: dict[str, Any]) -> None:  # noqa: ANN401
-    """The weights, config and tokenizer of the new backbone, and what it has read."""
-    assert backbone.folder is not None
-    half = out.with_name(f".{out.name}.half")
-    shutil.rmtree(half, ignore_errors=True)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    new_folder(half)
-    model.config._name_or_path = backbone.name  # never a path of this machine
-    model.base_model.save_pretrained(str(half), safe_serialization=True)  # the adapters library takes no half a head
-    for file in sorted(backbone.folder.iterdir()):
-        is_tokenizer = file.name.startswith(
-            ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "sentencepiece")
-        )
-        if is_tokenizer and file.suffix in (".json", ".txt", ".model"):
-            shutil.copyfile(file, half / file.name)
-    write_text(half / FACTS, json.dumps(facts, indent=1) + "\n")
-    half.rename(out)

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 from adapters_store import Store, key_of
-from adapters_store.verify import verify
+from adapters_store.listing import verify
 from tests.support.studies.stored import EVERY_KIND, ROOT, SPEC, prepared
 
 WRITERS, OWN, SHARED = 3, 4, 4

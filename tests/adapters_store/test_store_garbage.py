@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from adapters_store import MissingRecord, StoreError, disk, garbage, key_of
-from adapters_store.garbage import YOUNG, remove
+from adapters_store import MissingRecord, StoreError, disk, key_of, listing
+from adapters_store.listing import YOUNG, remove
 from tests.support.studies.stored import KEY, prepared, put
 
 YEAR = 365 * 24 * 3600.0
@@ -31,12 +31,12 @@ def littered(store, folder, monkeypatch):
 
 def later(monkeypatch, seconds):
     """Let the file system's clock be this much on."""
-    now = garbage._now
-    monkeypatch.setattr(garbage, "_now", lambda store: now(store) + seconds)
+    now = listing._now
+    monkeypatch.setattr(listing, "_now", lambda store: now(store) + seconds)
 
 
 def found(store):
-    return sorted((one.kind, str(one.path.relative_to(store.root))) for one in garbage.garbage(store).leftovers)
+    return sorted((one.kind, str(one.path.relative_to(store.root))) for one in listing.garbage(store).leftovers)
 
 
 def test_only_what_nobody_needs_is_listed_and_nothing_is_touched(littered):
@@ -49,13 +49,13 @@ def test_only_what_nobody_needs_is_listed_and_nothing_is_touched(littered):
         ("staging", "staging/loose"),
     ]
     assert sorted(store.root.rglob("*")) == before
-    sizes = {one.path.name: one.bytes for one in garbage.garbage(store).leftovers}
+    sizes = {one.path.name: one.bytes for one in listing.garbage(store).leftovers}
     assert (sizes["crashed"], sizes["loose"], sizes[KEY]) == (4, 4, 4)
 
 
 def test_what_is_removed_is_gone_and_everything_else_stays(littered):
     store, unnamed = littered
-    leftovers = garbage.garbage(store).leftovers
+    leftovers = listing.garbage(store).leftovers
     assert list(remove(store, leftovers)) == leftovers
     assert found(store) == []
     assert KEY in store
@@ -69,7 +69,7 @@ def test_what_is_removed_is_gone_and_everything_else_stays(littered):
 def test_nothing_young_is_listed(store, folder):
     put(store, folder)
     prepared(store.root / "staging" / "at-work", {"half.bin": b""})
-    result = garbage.garbage(store)
+    result = listing.garbage(store)
     assert (result.leftovers, result.young) == ([], 2)
 
 
@@ -84,7 +84,7 @@ def test_times_that_a_copy_kept_do_not_make_it_old(store, folder):
     record = put(store, folder)
     for path in (store.root / "objects" / record.key).rglob("*"):
         os.utime(path, (0, 0))
-    assert garbage.garbage(store).leftovers == []
+    assert listing.garbage(store).leftovers == []
 
 
 @pytest.mark.parametrize("jump", [-20 * YEAR, YEAR, 50 * YEAR])
@@ -108,7 +108,7 @@ def test_what_is_of_the_future_is_young(littered):
 
 def test_what_changes_between_listing_and_removing_stays(littered):
     store, unnamed = littered
-    leftovers = garbage.garbage(store).leftovers
+    leftovers = listing.garbage(store).leftovers
     (store.root / "staging" / "crashed" / "record" / "more.bin").write_bytes(b"alive")
     (store.root / "staging" / "loose").unlink()
     assert {one.path.name for one in remove(store, leftovers)} == {KEY, unnamed, key_of({"seed": 4})}
@@ -123,7 +123,7 @@ def test_a_writer_that_wakes_up_too_late_fails_and_stores_nothing(store, folder,
             with monkeypatch.context() as patch:
                 patch.setattr(type(store.root), "rename", rename)
                 later(patch, 2 * YOUNG)
-                assert list(remove(store, garbage.garbage(store).leftovers))
+                assert list(remove(store, listing.garbage(store).leftovers))
         return rename(path, target)
 
     monkeypatch.setattr(type(store.root), "rename", late)
@@ -139,7 +139,7 @@ def test_no_record_is_listed_while_a_study_cannot_be_read(littered):
     store, _ = littered
     path = store.root / "studies" / "other.json"
     path.write_bytes(b"{")
-    result = garbage.garbage(store)
+    result = listing.garbage(store)
     assert [one.path.name for one in result.leftovers] == ["crashed", "loose", KEY]
     [line] = result.unreadable
     assert line.startswith(f"{path}: ")
@@ -149,7 +149,7 @@ def test_a_link_is_removed_and_not_what_it_leads_to(littered, tmp_path):
     store, _ = littered
     outside = prepared(tmp_path / "outside", {"precious": b""})
     (store.root / "staging" / "link").symlink_to(outside)
-    assert store.root / "staging" / "link" in [one.path for one in remove(store, garbage.garbage(store).leftovers)]
+    assert store.root / "staging" / "link" in [one.path for one in remove(store, listing.garbage(store).leftovers)]
     assert (outside / "precious").exists()
 
 
@@ -157,7 +157,7 @@ def test_a_store_that_cannot_be_written_has_no_clock_and_says_so(littered, monke
     store, _ = littered
     monkeypatch.setattr(disk, "write", lambda *_: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
     with pytest.raises(StoreError, match="Read-only file system"):
-        garbage.garbage(store)
+        listing.garbage(store)
 
 
 def test_a_damaged_record_that_no_study_names_may_go(littered):
@@ -168,7 +168,7 @@ def test_a_damaged_record_that_no_study_names_may_go(littered):
 
 def test_what_cannot_be_deleted_after_it_was_taken_away_is_no_error(littered, monkeypatch):
     store, _ = littered
-    leftovers = [one for one in garbage.garbage(store).leftovers if one.path.name == "crashed"]
+    leftovers = [one for one in listing.garbage(store).leftovers if one.path.name == "crashed"]
 
     def refuse(*_, **__):
         raise PermissionError("busy")

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters_store import CorruptRecord, StoreError, key_of
+from adapters_store.listing import verify
 from adapters_store.record import MARKER, sign
 from adapters_store.store import without_weights
-from adapters_store.verify import verify
 from tests.support.studies.stored import EVERY_KIND, KEY, prepared, put
 
 EVERY_FILE = sorted([*EVERY_KIND, MARKER])

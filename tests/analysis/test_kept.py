@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from adapters_store import Store, key_of
 from adapters_store.archive import archive
-from adapters_store.garbage import YOUNG, garbage
+from adapters_store.listing import YOUNG, garbage
 from adapters_store.measures import KEPT
 from adapters_store.record import MARKER, seal, unseal
 from adapters_store.restore import BadArchive, restore

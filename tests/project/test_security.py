@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli.main import main
 from harness.similarity.encoders import Sentences, refuse_foreign_modules
-from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
 from harness.study.file import load_study
 from tasks.errors import BadEntry, BadStudy, MissingData

@@ -1,22 +1,151 @@
-"""How many replies of everyday talk a cell calls empathetic, before and after a sentence was put into them."""
+"""How many replies of everyday talk a cell calls empathetic, before and after a sentence was put into them.
+
+The conversations and sentences are those of Lee, Kummerfeld, An and Mihalcea (Table 3). Replies of conversations
+about nobody's distress get a sentence that the paper found to decide levels of empathy (its Table 2); nobody would
+call such a reply empathetic there. The conversations are the user's own copies; nothing of them is kept.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from adapters_store import MissingRecord, Store, StoreError
-from adapters_store.measures import PROBE_SEED, SENTENCES, sentences_inputs
+from adapters_store.measures import PROBE_SEED, sentences_inputs
+from adapters_store.measures import SENTENCES as KIND
 from harness.scoring import scorer_of
-from harness.scoring.probe import conversations
-from harness.scoring.probe.conversations import ALWAYS, CORPORA, exchanges, with_sentence
 from harness.scoring.probe.measured import Asked
 from tasks import metrics
 from tasks.errors import BadInput
-from tasks.task import Example
+from tasks.task import Example, Turn
+
+# Table 2 of "Empathy Identification Systems are not Accurately Accounting for Context", by the task of the mechanism.
+SENTENCES: Mapping[str, tuple[str, ...]] = {
+    "epitome_er": ("I know how you feel.", "I'm sorry.", "I feel you."),
+    "epitome_ip": ("I feel the same way.", "I know how you feel.", "I understand how you feel."),
+    "epitome_ex": ("Why?", "What happened?", "Why do you feel like that?"),
+}
+ALWAYS = {"epitome_ip": "I feel the same way."}  # the sentence of the row apart in Table 3
+SPEAKERS = ("speaker", "listener")
+FEWEST = 3  # messages of a conversation
+
+
+class Message(NamedTuple):
+    """Who said what."""
+
+    person: str
+    text: str
+
+
+Conversation = Sequence[Message]
+
+
+def personachat(folder: Path) -> Iterator[Conversation]:
+    """Dialogues in the format of ParlAI: numbered lines, from 1 in each, of an utterance, a tab and its reply."""
+    for file in sorted(folder.rglob("valid_self_original_no_cands.txt")):
+        said: list[Message] = []
+        for line in file.read_text(encoding="utf-8").splitlines():
+            number, _, rest = line.partition(" ")
+            if number == "1":
+                yield said
+                said = []
+            utterance, tab, reply = rest.partition("\t")
+            if tab:
+                said += [Message("a", utterance), Message("b", reply.partition("\t")[0])]
+        yield said
+
+
+def ubuntu(folder: Path) -> Iterator[Conversation]:
+    """Conversations of exactly two people: messages of the logs that annotations link, directly or through others."""
+    for links in sorted(folder.rglob("*.annotation.txt")):
+        log = links.with_name(links.name.replace(".annotation.", ".ascii."))
+        lines = log.read_text(encoding="utf-8").splitlines()
+        origin: dict[int, int] = {}
+        for line in links.read_text(encoding="utf-8").splitlines():
+            first, second = (_root(origin, int(number)) for number in line.split()[:2])
+            origin[max(first, second)] = min(first, second)
+        members: dict[int, list[int]] = {}
+        for number in sorted(origin):
+            members.setdefault(_root(origin, number), []).append(number)
+        for numbers in members.values():
+            said = [message for number in numbers if (message := _message(lines[number])) is not None]
+            if len({message.person for message in said}) == 2:
+                yield said
+
+
+def _root(origin: dict[int, int], number: int) -> int:
+    """The first message of what a message is linked to so far."""
+    origin.setdefault(number, number)
+    while origin[number] != number:
+        number = origin[number]
+    return number
+
+
+def _message(line: str) -> Message | None:
+    """A line ``[12:34] <name> words``; None for what the server says."""
+    _, opened, rest = line.partition("] <")
+    name, closed, text = rest.partition("> ")
+    return Message(name, text) if line.startswith("[") and opened and closed and text.strip() else None
+
+
+class Corpus(NamedTuple):
+    """How conversations are read, and how a folder without them is to get them."""
+
+    read: Callable[[Path], Iterator[Conversation]]
+    access: str
+
+
+CORPORA: Mapping[str, Corpus] = {
+    "PersonaChat": Corpus(
+        personachat, "put valid_self_original_no_cands.txt of ConvAI2 (ParlAI's task convai2) below the folder"
+    ),
+    "Ubuntu": Corpus(
+        ubuntu, "put the .ascii.txt and .annotation.txt files of jkkummerfeld/irc-disentanglement below the folder"
+    ),
+}
+
+
+def exchanges(corpus: str, folder: Path, count: int, seed: int) -> list[Example]:
+    """A reply with all that was said before, from each of ``count`` conversations drawn without return, or all.
+
+    BadInput with how to get them where the folder has none.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"--conversations {folder}: no such folder")
+    every = [said for said in CORPORA[corpus].read(folder) if len(said) >= FEWEST and _replies(said)]
+    if not every:
+        raise BadInput(f"{folder} has no conversation of {corpus}; {CORPORA[corpus].access}")
+    rng = np.random.default_rng(seed)
+    drawn = rng.permutation(len(every))[:count]
+    return [_exchange(f"{corpus} {number}", every[number], rng) for number in drawn]
+
+
+def _replies(said: Conversation) -> list[int]:
+    """The places of messages that answer another person's."""
+    return [place for place in range(1, len(said)) if said[place].person != said[place - 1].person]
+
+
+def _exchange(id: str, said: Conversation, rng: np.random.Generator) -> Example:
+    place = int(rng.choice(_replies(said)))
+    replier = said[place].person
+    turns = tuple(Turn(SPEAKERS[message.person == replier], message.text) for message in said[:place])
+    return Example(id, id, id, turns, said[place].text, 0)
+
+
+def with_sentence(rows: Sequence[Example], sentences: Sequence[str], seed: int) -> list[Example]:
+    """The rows with a sentence drawn at random at the beginning or the end of the reply, either as likely."""
+    rng = np.random.default_rng(seed)
+    drawn, is_first = rng.integers(len(sentences), size=len(rows)), rng.random(len(rows)) < 0.5
+    return [
+        row._replace(text=f"{sentences[number]} {row.text}" if first else f"{row.text} {sentences[number]}")
+        for row, number, first in zip(rows, drawn, is_first, strict=True)
+    ]
+
 
 CONVERSATIONS = 1000  # of each corpus, as in the paper
 WAYS = ("nothing", "one of three", "always the same")  # what is put into a reply
@@ -32,7 +161,7 @@ def inserted(
     """
     rows: list[Counts] = []
     missing: dict[str, str] = {}
-    served = [cell for cell in cells if cell.task in conversations.SENTENCES]
+    served = [cell for cell in cells if cell.task in SENTENCES]
     for task in dict.fromkeys(cell.task for cell in cells if cell not in served):
         missing[f"{task}, sentences"] = "the paper's sentences are those of EPITOME's three mechanisms"
     for corpus in CORPORA if served else ():
@@ -67,7 +196,7 @@ def _counts(
 ) -> Counts:
     """Empathetic replies by what was put in: from the store, or counted and kept there."""
     try:
-        kept = store.measure(SENTENCES, inputs).result
+        kept = store.measure(KIND, inputs).result
         return {name: kept[name] for name in WAYS if name in kept}
     except MissingRecord:
         started = time.perf_counter()
@@ -77,13 +206,13 @@ def _counts(
         return int((metrics.decisions(scorer.tasks[0].metric, scorer.answers(rows)[0].logits) > 0).sum())
 
     counts = {name: empathetic(rows) for name, rows in _ways(cell.task, talk)}
-    store.put_measure(SENTENCES, inputs, counts, time.perf_counter() - started)
+    store.put_measure(KIND, inputs, counts, time.perf_counter() - started)
     return counts
 
 
 def _ways(task: str, talk: Sequence[Example]) -> Iterator[tuple[str, Sequence[Example]]]:
     """The replies as they are, with one of the mechanism's sentences, and with its commonest where the paper has it."""
     yield WAYS[0], talk
-    yield WAYS[1], with_sentence(talk, conversations.SENTENCES[task], PROBE_SEED)
+    yield WAYS[1], with_sentence(talk, SENTENCES[task], PROBE_SEED)
     if task in ALWAYS:
         yield WAYS[2], with_sentence(talk, [ALWAYS[task]], PROBE_SEED)

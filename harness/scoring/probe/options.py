@@ -94,7 +94,17 @@ class OptionsProbe:
         if not wanted:
             return
         splits = self.splits_of(cell.task)
-        local = self._local(cell, splits)
+        # prices, cap and the like as the study has them; never its address, which others could have written. BadInput
+        # where the texts of the task may not leave the machine
+        table = self.manifest["study"].get("system", {}).get(cell.system, {})
+        kind, config = kind_and_config(cell.system, table, f"system.{cell.system}")
+        if not self.manifest["synthetic"]:
+            allowed = {"allow": tuple(self.allow)} if "allow" in kind.local else {}
+            kind.check(replace(config, **allowed), cell.system, splits.task)
+        values = {name: getattr(config, name) for name in kind.local}
+        local = {name: value for name, value in values.items() if isinstance(value, int | float)}
+        if self.most_cost is not None and "most_cost" in local:
+            local["most_cost"] = self.most_cost
         check_later_turns(self.store, cell.key, splits)
         every = tested_rows(self.store, cell.key, splits)
         places = drawn(len(every), self.rows)
@@ -120,22 +130,6 @@ class OptionsProbe:
         if predicted.unanswered is not None:
             answers[predicted.unanswered] = NO_ANSWER
         return answers.tolist(), dict(predicted.cost)
-
-    def _local(self, cell: Asked, splits: Splits) -> dict[str, Any]:
-        """Prices, cap and the like as the study has them; never its address, which others could have written.
-
-        BadInput where the texts of the task may not leave the machine.
-        """
-        table = self.manifest["study"].get("system", {}).get(cell.system, {})
-        kind, config = kind_and_config(cell.system, table, f"system.{cell.system}")
-        if not self.manifest["synthetic"]:
-            allowed = {"allow": tuple(self.allow)} if "allow" in kind.local else {}
-            kind.check(replace(config, **allowed), cell.system, splits.task)
-        values = {name: getattr(config, name) for name in kind.local}
-        local = {name: value for name, value in values.items() if isinstance(value, int | float)}
-        if self.most_cost is not None and "most_cost" in local:
-            local["most_cost"] = self.most_cost
-        return local
 
     def _is_stored(self, cell: Asked, arrangement: str) -> bool:
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.config import Loss
 from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
 

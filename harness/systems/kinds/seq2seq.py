@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.systems import Fit, Place, Reads, check_fields
 from tasks.errors import BadInput
 from tasks.task import ASKED, Instruction

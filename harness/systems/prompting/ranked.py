@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.systems import Place, Predicted
 from harness.systems import seq2seq as of_t5
 from harness.systems.decoders import continuations, end_of, most_rows, opening_of, scores
@@ -24,7 +24,7 @@ from harness.systems.epochs import padded_batch
 from harness.systems.prompting.prompts import Shot, closing_of, prompt_of
 from harness.systems.weights import T5, load_causal, load_t5, resolve_answering
 from harness.training.batches import evaluation_batches
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import Example, Instruction
 

@@ -19,12 +19,10 @@ from harness.training.lanes.forward import Lanes, forward
 from harness.training.lanes.frozen import Frozen
 from harness.training.lanes.masks import draw
 from harness.training.lanes.offloaded import Offloaded
-from harness.training.lanes.optimizer import FlatWeights, LaneAdamW, rate_factor
-from harness.training.lanes.state import LaneState
+from harness.training.lanes.state import FlatWeights, LaneAdamW, LaneState, rate_factor
 from harness.training.objective import Best, Objective, total_weight
-from harness.training.recipe import Recipe
+from harness.training.recipe import Fitted, Part, Recipe, finite
 from harness.training.tensors import to_device
-from harness.training.trained import Fitted, Part, finite
 from tasks import metrics
 
 # Predictions of lanes: rows of like length together, dropout off, all lanes in one pass.
@@ -171,7 +169,9 @@ class LaneTrainer:
                 step=step,
                 lanes=self.recipe.noise,
             )
-            logits = forward(self.frozen, lanes, self._batch(rows, cut), masks)
+            logits = forward(
+                self.frozen, lanes, batch_of(self.frozen, rows, cut, self.pad_id, has_segments=self.has_segments), masks
+            )
             losses = objective.summed(logits, torch.from_numpy(labels[cut]))
             torch.autograd.backward(losses.sum() / share)
             total += losses.detach() * (len(numbers) / share)
@@ -192,6 +192,3 @@ class LaneTrainer:
 
     def _no_losses(self) -> Tensor:
         return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)
-
-    def _batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
-        return batch_of(self.frozen, rows, numbers, self.pad_id, has_segments=self.has_segments)

@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.training.lanes.frozen import Frozen, Layer, Norm
+from harness.training.lanes.frozen import Frozen, Layer, Norm, multiplied, multiplied_onto
 from harness.training.lanes.masks import Masks
-from harness.training.lanes.products import multiplied, multiplied_onto
 
 # The adapters of many lanes in one layer, with their gradients written out: few passes over what lanes hold.
 

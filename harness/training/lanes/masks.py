@@ -2,14 +2,18 @@
 
 The mask of an example at a step is drawn from a counter-based generator keyed by (seed, target, step, example) over
 the example's own tokens, and only then padded. A probability p is met with 16 bits: round(p * 65536) / 65536, which
-is within 8e-6 of p, and kept values are scaled by the probability that is really used: in fp32 by the mask itself, in
-bf16, which would round the scale, by a factor beside it.
+is within 8e-6 of p, and kept values are scaled by the probability that is really used: in fp32 by the mask itself,
+in bf16, which would round the scale, by a factor beside it.
+
+On a device one kernel draws the words of the streams, where Triton can make it and its bits are right.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -19,6 +23,7 @@ from torch import Tensor
 from harness.study.cell import seed_of
 from harness.training.batches import padded
 from harness.training.lanes.frozen import Frozen
+from harness.training.memory import is_out_of_memory
 from harness.training.tensors import to_device
 
 BITS = 65536  # values of a 16-bit number
@@ -286,20 +291,16 @@ def words(keys: Tensor, count: int) -> Tensor:
     # where high and low are the halves of a 128-bit product; then each word of the key gets its Weyl number added.
     # ``even`` is (c0, c2) and ``odd`` (c1, c3) of every block, so that flipping a pair crosses the products over.
     for _ in range(ROUNDS):
-        high = _high(even, whole).flip(0)
+        # the upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits
+        # With x = 2**32 a + b and y = 2**32 c + d the product is 2**64 a c + 2**32 (a d + b c) + b d; no sum overflows.
+        a, b = _shifted(even), even & LOW
+        c, d = _shifted(whole), whole & LOW
+        middle = _shifted(b * d).add_(b * c)
+        other = (middle & LOW).add_(a * d)
+        high = (a * c).add_(_shifted(middle)).add_(_shifted(other)).flip(0)
         even, odd, key = high.bitwise_xor_(odd).bitwise_xor_(key), (even * whole).flip(0), key + weyl
     blocks_of_words = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
     return blocks_of_words.flatten(1)[:, :count]
-
-
-def _high(values: Tensor, whole: Tensor) -> Tensor:
-    """The upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits."""
-    # With x = 2**32 a + b and y = 2**32 c + d the product is 2**64 a c + 2**32 (a d + b c) + b d; no sum overflows.
-    a, b = _shifted(values), values & LOW
-    c, d = _shifted(whole), whole & LOW
-    middle = _shifted(b * d).add_(b * c)
-    other = (middle & LOW).add_(a * d)
-    return (a * c).add_(_shifted(middle)).add_(_shifted(other))
 
 
 def _shifted(values: Tensor) -> Tensor:
@@ -318,3 +319,38 @@ def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
 
 def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
+
+
+log = logging.getLogger(__name__)
+
+KEYS, COUNT = (0, 1, 0x5DEECE66D, 2**63 - 1), 1001  # of the streams that are compared
+
+
+@cache
+def words_on(device: torch.device) -> Words:
+    """The kernel on a GPU where it gives the words of ``masks.words``, else that function; asked once, with a wait."""
+    kernel = kernel_of(device)
+    return words if kernel is None or not _agrees(kernel, device) else kernel
+
+
+def kernel_of(device: torch.device) -> Words | None:
+    """The kernel of this device, None where there can be none."""
+    if device.type != "cuda" or not torch.utils._triton.has_triton():
+        return None
+    from harness.training.lanes.philox import words as by_triton
+
+    return by_triton
+
+
+def _agrees(kernel: Words, device: torch.device) -> bool:
+    """Whether the kernel gives the same words; a warning says so if not."""
+    keys = torch.tensor(KEYS, device=device)
+    try:
+        is_same, reason = torch.equal(kernel(keys, COUNT), words(keys, COUNT)), "a bit differs"
+    except Exception as error:  # Triton's share no class with those of the compilers that it calls
+        if is_out_of_memory(error):
+            raise
+        is_same, reason = False, (str(error).splitlines() or [type(error).__name__])[0]
+    if not is_same:
+        log.warning("dropout is not drawn by one kernel: %s; the same is drawn without it, which takes longer", reason)
+    return is_same

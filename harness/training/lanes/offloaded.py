@@ -18,13 +18,11 @@ from harness.training.batches import Cut, shaped
 from harness.training.lanes import graphs
 from harness.training.lanes.forward import Lanes, forward
 from harness.training.lanes.frozen import Frozen
-from harness.training.lanes.kernel import words_on
-from harness.training.lanes.masks import drawn
-from harness.training.lanes.optimizer import LaneAdamW
+from harness.training.lanes.masks import drawn, words_on
+from harness.training.lanes.state import LaneAdamW
 from harness.training.objective import Objective, total_weight
-from harness.training.recipe import Recipe
+from harness.training.recipe import Part, Recipe
 from harness.training.tensors import to_device
-from harness.training.trained import Part
 
 BLOCK = 64  # optimizer steps whose plan is sent at once
 

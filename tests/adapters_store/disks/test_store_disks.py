@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from adapters_store import Store, StoreError, key_of
-from adapters_store.probe import probe
-from adapters_store.verify import verify
+from adapters_store.disk import probe
+from adapters_store.listing import verify
 from harness.cli.main import main
 from tests.support.faults.kill_drill import SMALL, words
 from tests.support.faults.warm_start import completed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapters_store import disk
-from adapters_store.probe import TESTS, probe
+from adapters_store.disk import TESTS, probe
 
 
 def verdicts(root):

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from adapters_store import Store
-from adapters_store.errors import CorruptRecord, MissingRecord
+from adapters_store.key import CorruptRecord, MissingRecord
 from adapters_store.listing import content_of
 from analysis.page.parts import plain_block, plain_sections
 from analysis.sections.blocks import Bullets, Fold, Heading, Picture, Section, Table, Text, markdown

@@ -8,7 +8,7 @@ import pytest
 
 from adapters_store import key_of
 from harness.cli.main import main
-from harness.engines.cell_facts import TAIL_LINES, log_end
+from harness.engines.status import TAIL_LINES, log_end
 from harness.run import notes
 from tests.harness.engines.test_status import KEYS, MANIFEST, note, spec_of
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from adapters_store import garbage
+from adapters_store import listing
 from benchmarks import store_listing
 from harness.cli.main import main
 from tests.support.studies.stored import KEY, ROOT, prepared, put
@@ -80,8 +80,8 @@ def test_gc_lists_first_and_removes_only_the_kinds_that_are_named(command, store
     code, out, _ = command("store", "gc")
     assert (code, out.splitlines()[0]) == (0, "(none)")
     assert "2 more are younger than 24 hours" in out
-    now = garbage._now
-    monkeypatch.setattr(garbage, "_now", lambda store: now(store) + 2 * garbage.YOUNG)
+    now = listing._now
+    monkeypatch.setattr(listing, "_now", lambda store: now(store) + 2 * listing.YOUNG)
     code, out, _ = command("store", "gc")
     assert code == 0
     assert out.splitlines()[-1] == "remove them with: store gc --remove packs --remove staging"

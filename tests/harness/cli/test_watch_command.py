@@ -14,8 +14,7 @@ import pytest
 from harness.cli import status
 from harness.cli.main import main
 from harness.cli.terminal import Plain, Screen, print_rows
-from harness.engines.status import status_of
-from harness.engines.status_text import MOST, lines, span
+from harness.engines.status import MOST, lines, span, status_of
 from tests.analysis.figures.test_unlearned_targets import results_of
 from tests.harness.engines.test_status import KEYS, MANIFEST, fail, note, put
 

@@ -19,9 +19,9 @@ from harness.cli.main import main
 from harness.closed import home as packing
 from harness.closed import there
 from harness.closed.home import pack
-from harness.closed.parcel import Outcome, Parcel, part_from, read_outcomes, tensors_of, write_outcomes
+from harness.closed.there import Outcome, Parcel, part_from, read_outcomes, tensors_of, write_outcomes
 from harness.training.inputs import Encoded
-from harness.training.trained import Part
+from harness.training.recipe import Part
 from tasks.errors import BadInput
 from tests.support.studies.tiny_backbones import tiny_backbone
 

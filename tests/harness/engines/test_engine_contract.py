@@ -16,8 +16,8 @@ from harness.engines.local import Job, LocalEngine, Runner, WorkersEngine
 from harness.run import notes
 from harness.run.grid import Engine, Outcome, RunPack, Step
 from harness.study.cell import Cell
+from harness.study.config import Ray, Slurm
 from harness.study.plan import Pack
-from harness.study.schedulers import Ray, Slurm
 from tests.support.studies.small_study import ONE, TWO, cell_of, cells_of, small_study, steps_of
 
 FILES = ("test.parquet", "validation.parquet", "history.json", "adapter/adapter.safetensors")

@@ -15,7 +15,7 @@ import pytest
 
 from adapters_store import Store
 from harness.run import notes
-from harness.study.schedulers import Ray
+from harness.study.config import Ray
 from tests.support.clusters.processes import listened_to, session_of
 from tests.support.clusters.ray_cluster import ray_cluster, require_ray
 from tests.support.faults.kill_drill import LANES, run, tables, whole_run

@@ -17,8 +17,8 @@ from harness.engines.ray_engine import RayEngine
 from harness.engines.remote import Launch, RemotePack
 from harness.run import notes
 from harness.run.grid import Step
+from harness.study.config import Ray, Slurm, options_of
 from harness.study.plan import Pack
-from harness.study.schedulers import Ray, Slurm, options_of
 from tasks.errors import BadInput
 from tests.support.studies.small_study import ONE, small_study, steps_of
 

@@ -17,8 +17,8 @@ from harness.engines.slurm_engine import Refused, SlurmEngine
 from harness.run import notes
 from harness.run.grid import Step
 from harness.study.cell import make_cell
+from harness.study.config import Slurm
 from harness.study.plan import Pack
-from harness.study.schedulers import Slurm
 from tests.support.clusters.fake_slurm import FakeExecutor, FakeSlurm
 
 TASKS = ("one", "two", "three")

@@ -20,8 +20,8 @@ from harness.engines.slurm_scripts import PYTHON, make_private, parameters, scri
 from harness.run import notes
 from harness.run.grid import Outcome, Step
 from harness.study.cell import make_cell
+from harness.study.config import Slurm
 from harness.study.plan import Pack
-from harness.study.schedulers import Slurm
 from tasks.errors import BadInput
 from tests.support.clusters.fake_slurm import put_commands, queue_row
 

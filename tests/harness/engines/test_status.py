@@ -14,8 +14,7 @@ import pytest
 
 from adapters_store import key_of
 from harness.engines import status
-from harness.engines.status import planned, status_of
-from harness.engines.time_left import seconds_left, time_left
+from harness.engines.status import planned, seconds_left, status_of, time_left
 from harness.run import notes
 from tests.support.clusters.fake_slurm import put_commands, queue_row
 

@@ -17,7 +17,7 @@ from harness.preflight import doctor
 from harness.preflight import doctor as machine
 from harness.preflight.doctor import OK, PROBLEM, WARNING
 from harness.study.file import load_study
-from harness.training.lanes import products
+from harness.training.lanes import frozen
 from tasks.registry import Registry
 
 DOWNLOADED = (
@@ -192,7 +192,7 @@ def test_the_backbone_is_named_with_its_hash_and_never_fetched(monkeypatch):
 )
 def test_the_faster_precision_is_suggested_where_lanes_train(monkeypatch, device, changes, multiplies, advice):
     monkeypatch.setattr(doctor, "kind_of", lambda name: device)
-    monkeypatch.setattr(products, "has_bf16_products", lambda: multiplies)
+    monkeypatch.setattr(frozen, "has_bf16_products", lambda: multiplies)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: multiplies)
     lines = list(doctor.precision_lines(dataclasses.replace(load_study("demo"), **changes)))
     assert [(line.state, line.cure.split(",")[0]) for line in lines] == (

@@ -18,7 +18,7 @@ from harness.preflight.estimate import (
     to_do,
 )
 from harness.preflight.smoke import records
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.study.file import load_study
 from tests.support.studies.made_up_records import keep, keep_all, plan_of
 

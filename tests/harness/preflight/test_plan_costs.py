@@ -12,9 +12,8 @@ import pytest
 from adapters_store import Store
 from harness.api import Study
 from harness.cli.main import main
-from harness.training.inputs import InputFormat
-from harness.training.tokens.lengths import row_tokens
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.inputs import InputFormat, row_tokens
+from harness.training.tokenizer import load_tokenizer
 from tests.support.studies.made_up_records import keep_all
 
 OPTIONS = ("--set", "trainer=lanes", "--set", "tasks=['epitome_er', 'news_emotion']", "--limit", "20")

@@ -9,10 +9,10 @@ import pytest
 from harness.api import Study
 from harness.cli.main import main
 from harness.raw.holdings import data_folder
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.study.file import load_study
 from harness.study.plan import make_plan
-from harness.training.tokens.lengths import cut_shares
+from harness.training.inputs import cut_shares
 from tasks.registry import Registry
 from tests.support.studies.fake_study import without_pictures
 

@@ -13,7 +13,7 @@ from adapters_store.store import has_weights
 from harness.api import Study
 from harness.cli.main import main
 from harness.run.grid import GridReport, steps_of
-from harness.study.intermediates.weights import weightless
+from harness.study.plan import weightless
 
 STUDY = """
 tasks = ["epitome_er", "news_empathy"]

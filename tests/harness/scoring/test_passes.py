@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.steps.peers import lane_trainer
 from benchmarks.steps.shapes import PAD, Shape, network, rows
-from harness.scoring import packs, passes
-from harness.scoring.packs import Pack
+from harness.scoring import scorer
+from harness.scoring.scorer import Pack
 from harness.training.lanes.fit import predicted
 
 SHAPE = Shape(3, 32, 4, 20, 24)
@@ -38,26 +38,26 @@ def trained(precision="fp32"):
 @pytest.mark.parametrize("onednn", [True, False])
 def test_rows_without_padding_get_the_logits_of_rows_with_it(texts, precision, apart, onednn, monkeypatch):
     if not onednn:
-        monkeypatch.setattr("harness.training.lanes.products._serves_onednn", lambda *_: False)
-    monkeypatch.setattr(passes, "FEWEST", 64)
-    monkeypatch.setattr(passes, "TOKENS", 64)
+        monkeypatch.setattr("harness.training.lanes.frozen._serves_onednn", lambda *_: False)
+    monkeypatch.setattr(scorer, "FEWEST", 64)
+    monkeypatch.setattr(scorer, "TOKENS", 64)
     trainer = trained(precision)
     lanes = trainer.state.lanes()
     wanted = predicted(trainer.frozen, lanes, [(row,) for row in texts], PAD, has_segments=False)
-    own = passes.scored(trainer.frozen, lanes.to(trainer.frozen.dtype), texts, PAD, has_segments=False)
+    own = scorer.scored(trainer.frozen, lanes.to(trainer.frozen.dtype), texts, PAD, has_segments=False)
     # By how much they are apart, in shares of what rows differ by.
     assert (own.numpy() - wanted).std() < apart * wanted.std(axis=1).mean()
 
 
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 200))
 def test_a_pass_has_rows_from_long_to_short_and_all_of_them_have_one(lengths, most):
-    made = list(passes.passes(lengths, most))
+    made = list(scorer.passes(lengths, most))
     assert sorted(row for numbers in made for row in numbers) == list(range(len(lengths)))
     for numbers in made:
         own = [lengths[row] for row in numbers]
         assert own == sorted(own, reverse=True)
         assert sum(own) <= most or len(own) == 1
-        runs = passes.runs(own)
+        runs = scorer.runs(own)
         assert [length for run in runs for length in [run.length] * run.rows] == own
         assert [run.tokens.start for run in runs] == np.cumsum([0, *(r.rows * r.length for r in runs)])[:-1].tolist()
 
@@ -67,9 +67,9 @@ def test_every_different_sequence_is_computed_once_for_the_lanes_that_read_it(te
 
     def counted(frozen, lanes, own, pad_id, *, has_segments):
         computed.append((lanes.count, len(own)))
-        return passes.scored(frozen, lanes, own, pad_id, has_segments=has_segments)
+        return scorer.scored(frozen, lanes, own, pad_id, has_segments=has_segments)
 
-    monkeypatch.setattr(packs, "scored", counted)
+    monkeypatch.setattr(scorer, "scored", counted)
     trainer = trained()
     pack = Pack((None,) * 4, ("all", "none", "all", "none"), trainer.state)
     same, long, short = texts[0], texts[1], texts[2]
@@ -83,6 +83,6 @@ def test_every_different_sequence_is_computed_once_for_the_lanes_that_read_it(te
 
 def test_sequences_that_differ_in_segments_alone_are_two(texts):
     other = replace(texts[0], segments=tuple(1 for _ in texts[0].segments))
-    numbers, windows = packs._numbered({"all": [(texts[0],), (other,)]})
+    numbers, windows = scorer._numbered({"all": [(texts[0],), (other,)]})
     assert numbers == {"all": [[0], [1]]}
     assert windows == [texts[0], other]

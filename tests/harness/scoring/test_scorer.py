@@ -14,17 +14,23 @@ from scipy.special import expit, softmax
 from adapters_store import Record, Store, key_of
 from benchmarks.scoring import in_parallel, made_up, side_by_side
 from harness.run.pack import run_cells
-from harness.scoring.answers import COLUMNS, Answers, frame_of, rows_of_texts
-from harness.scoring.packs import _means
-from harness.scoring.scorer import NotServed, Scorer
-from harness.scoring.scoring_tasks import NothingTrained, ScoringTask, scoring_tasks
-from harness.study.backbones.backbone import resolve
+from harness.scoring.answers import (
+    COLUMNS,
+    Answers,
+    NothingTrained,
+    ScoringTask,
+    frame_of,
+    rows_of_texts,
+    scoring_tasks,
+)
+from harness.scoring.scorer import NotServed, Scorer, _means
+from harness.study.backbone import resolve
 from harness.study.file import load_study
 from harness.study.manifest import manifest_of
 from harness.study.plan import make_plan
 from harness.training import model
 from harness.training.inputs import InputFormat
-from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
+from harness.training.tokenizer import library_tokenizer, load_tokenizer
 from tasks import synthetic
 from tasks.errors import BadInput
 from tasks.registry import Registry

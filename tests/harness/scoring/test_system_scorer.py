@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from adapters_store.store import NoWeights
-from harness.scoring.answers import COLUMNS, RATIONALE
-from harness.scoring.scoring_tasks import NothingTrained
+from harness.scoring.answers import COLUMNS, RATIONALE, NothingTrained
 from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
 from harness.study.systems import Predicted, Span, add_files

@@ -25,12 +25,10 @@ from harness.study.cell import make_cell
 from harness.training.inputs import Encoded
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
-from harness.training.lanes.optimizer import rate_factor
-from harness.training.lanes.state import stacked
+from harness.training.lanes.state import rate_factor, stacked
 from harness.training.lanes.train import lane_trainer
 from harness.training.objective import Best
-from harness.training.recipe import Recipe
-from harness.training.trained import Part
+from harness.training.recipe import Part, Recipe
 from tasks.errors import BadInput
 from tests.support.faults.kill_drill import SMALL
 from tests.support.faults.warm_start import Command, completed

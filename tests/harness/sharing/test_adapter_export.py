@@ -23,7 +23,7 @@ from harness.study.file import load_study
 from harness.study.manifest import manifest_of
 from harness.study.plan import make_plan
 from harness.training import model
-from harness.training.trained import encoded
+from harness.training.recipe import encoded
 from tasks import synthetic
 from tasks.errors import BadInput
 from tasks.registry import Registry

@@ -9,8 +9,8 @@ import pytest
 
 from analysis.manuscript.references import licences_page
 from analysis.sharing import study_file
-from harness.sharing import deposit as deposits
-from harness.sharing.deposit import (
+from harness.sharing import outgoing as deposits
+from harness.sharing.outgoing import (
     BadMetadata,
     Deposit,
     MayNotShare,

@@ -14,9 +14,9 @@ from adapters_store import Store
 from harness.scoring.scorer import Scorer
 from harness.sharing.importing import import_adapter
 from harness.sharing.incoming import source_of
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.training.model import load_backbone, stored_adapter
-from harness.training.tokens.tokenizer import library_tokenizer
+from harness.training.tokenizer import library_tokenizer
 from tasks.task import Example
 from tests.support.studies.old_adapters import own
 

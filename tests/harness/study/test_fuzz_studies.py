@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapters_store.key import plain_data
 from harness.cli.main import main
-from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbone import BadBackbone, resolve
 from harness.study.config import Adapter, Analysis, StudyConfig, Training
 from harness.study.file import load_study
 from tasks.errors import BadEntry, BadInput, BadStudy

@@ -12,8 +12,7 @@ import pytest
 
 from adapters_store import Store, key_of
 from adapters_store.archive import keys_of
-from adapters_store.garbage import garbage
-from adapters_store.listing import named_keys
+from adapters_store.listing import garbage, named_keys
 from adapters_store.roles import IMPORTED
 from analysis.gains.comparisons import control_means, controls
 from analysis.gains.gains import gains
@@ -27,7 +26,7 @@ from harness.run.pack import PackRunner
 from harness.scoring.scorer import Scorer
 from harness.sharing.importing import import_adapter
 from harness.sharing.incoming import Source
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.study.file import load_study
 from harness.study.manifest import manifest_of
 from harness.study.plan import make_plan

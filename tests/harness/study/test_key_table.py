@@ -8,11 +8,11 @@ import json
 
 import pytest
 
+from harness.study import backbone as backbones
 from harness.study import device as devices
 from harness.study import methods
-from harness.study.backbones import backbone as backbones
-from harness.study.backbones.backbone import resolve
-from harness.study.backbones.identity import config_facts, digest, tokenizer_facts
+from harness.study.backbone import resolve
+from harness.study.backbone_files import config_facts, digest, tokenizer_facts
 from harness.study.cell import make_cell
 from harness.study.config import Adapter, StudyConfig
 from tasks.registry import tasks_of

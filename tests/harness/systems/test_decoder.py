@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.study.backbones.backbone import AS_SYSTEMS
+from harness.study.backbone import AS_SYSTEMS
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems.decoders import Trained
 from harness.systems.weights import POSITIONS_OF_DECODERS

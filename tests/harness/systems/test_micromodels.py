@@ -17,7 +17,7 @@ from analysis.results import leaderboard as leaderboards
 from analysis.results.leaderboard import leaderboard
 from harness.preflight.smoke import smoke_of
 from harness.scoring.system_scorer import SystemScorer
-from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
 from harness.study.systems import Fit, Place, Sibling, kind_of
 from harness.systems import system_of

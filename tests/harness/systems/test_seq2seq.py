@@ -13,13 +13,13 @@ from transformers import T5EncoderModel
 
 from harness.cli.main import main
 from harness.engines.remote import _of_rows
-from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems.instructed import LEAST, Frame, Marks, Reader, frame_of
 from harness.systems.seq2seq import LongerEmbedding, LongerHead, Trained, options_of, packed, scores
 from harness.systems.weights import resolve_t5
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import METRICS, Instruction
 from tests.harness.systems.encoders.test_encoder import folder_of, row_of

@@ -21,7 +21,7 @@ from harness.study.cell import later_turns, make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.plan import Pack
 from harness.study.systems import add_files, in_window, kind_of, turns_after
-from harness.training.trained import encoded
+from harness.training.recipe import encoded
 from tasks.errors import BadEntry, BadStudy
 from tasks.splits.loading import after_hash, content_hash
 from tasks.task import Example, Turn

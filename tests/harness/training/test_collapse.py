@@ -14,7 +14,7 @@ from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.training import recipe
 from harness.training.inputs import Rows
-from harness.training.trained import Fitted, Trained, collapsed_on_validation
+from harness.training.recipe import Fitted, Trained, collapsed_on_validation
 from tasks.task import Example
 
 FILES = ("test.parquet", "adapter/adapter.safetensors")

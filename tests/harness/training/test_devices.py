@@ -30,7 +30,7 @@ KEYS = [0, 1, 2**63 - 1, 0x5DEECE66D, *np.random.default_rng(0).integers(0, 2**6
 def _multiplies_without_onednn(monkeypatch):
     """So that the processor's products are the pretended GPU's to the last bit."""
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    monkeypatch.setattr("harness.training.lanes.products.has_bf16_products", lambda: True)
+    monkeypatch.setattr("harness.training.lanes.frozen.has_bf16_products", lambda: True)
 
 
 def both(made, dtype=torch.float32, device=DEVICE, **recipe):

@@ -19,9 +19,8 @@ from harness.study.methods import METHODS, settings_of
 from harness.study.plan import make_plan
 from harness.training import model
 from harness.training import model as checks
-from harness.training.library.alone import Trainer, composed
-from harness.training.recipe import Recipe
-from harness.training.trained import encoded
+from harness.training.library import Trainer, composed
+from harness.training.recipe import Recipe, encoded
 from tasks import synthetic
 from tasks.errors import BadStudy
 from tasks.registry import Registry

@@ -13,10 +13,10 @@ from sklearn.metrics import cohen_kappa_score
 
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
+from harness.training import library
 from harness.training.inputs import Encoded
-from harness.training.library import alone
 from harness.training.objective import Objective
-from harness.training.trained import Part
+from harness.training.recipe import Part
 from tasks import metrics
 from tasks.splits.loading import Splits
 from tasks.task import Dataset, Example, Label, Task
@@ -79,13 +79,13 @@ def test_an_ordinal_cell_stores_kappa_and_spearman_beside_macro_f1(study, tiny, 
     splits = toy("ordinal")
     given = np.random.default_rng(3).normal(size=(24, 3)).astype(np.float32)
 
-    train = alone.train_alone
+    train = library.train_alone
 
     def trained(attempt):
         training = train(attempt)
         return replace(training, logits=training.logits | {"test": given})
 
-    monkeypatch.setattr(alone, "train_alone", trained)
+    monkeypatch.setattr(library, "train_alone", trained)
     results, frame = stored(make_cell(study, tiny, splits, seed=1, setting="full"), tiny, splits, store)
     decided = given.argmax(axis=1)
     assert results["metric"] == "macro_f1"
@@ -114,11 +114,11 @@ def test_a_cell_in_folds_tests_every_row_once_and_keeps_the_first_folds_adapter(
     assert [one["n_test"] for one in results["folds"]] == [10, 10]
     assert results["validation"] == pytest.approx(np.mean([one["validation"] for one in results["folds"]]))
     plain = replace(folds[0], task=replace(splits.task, split="clean"))
-    alone = make_cell(study, tiny, plain, seed=1, setting="full")
-    _, first = stored(alone, tiny, plain, store)
+    single = make_cell(study, tiny, plain, seed=1, setting="full")
+    _, first = stored(single, tiny, plain, store)
     np.testing.assert_array_equal(columns(frame, "logit")[:10], columns(first, "logit"))
     for name in ("adapter/adapter.safetensors", "adapter/model_head.safetensors"):
-        assert store.open(cell.key, name).read_bytes() == store.open(alone.key, name).read_bytes()
+        assert store.open(cell.key, name).read_bytes() == store.open(single.key, name).read_bytes()
 
 
 def test_windows_average_the_logits_of_a_row_and_train_on_one_of_them(study, tiny, store):

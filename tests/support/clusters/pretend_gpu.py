@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from harness.study.device import Device
 from harness.training import batches
-from harness.training.lanes import graphs, optimizer
+from harness.training.lanes import graphs, state
 
 aten = torch.ops.aten
 DEVICE = torch.device("meta")
@@ -195,7 +195,7 @@ def pretend_gpu(monkeypatch, cutting="cpu", *, sums_by_name=True, has_graphs=Fal
         for rule in (batches.TRAINED, batches.TRAINED_BF16, batches.EVALUATED, batches.BUCKETS):
             if cutting in rule:
                 patch.setitem(rule, DEVICE.type, rule[cutting])
-        patch.setattr(optimizer, "sums_by_name", lambda family: sums_by_name)
+        patch.setattr(state, "sums_by_name", lambda family: sums_by_name)
         patch.setattr(torch, "tensor", made_here)
         patch.setattr(torch, "inference_mode", torch.no_grad)  # torch keeps its tensors from being of a class of ours
         with PretendGpu() as gpu:

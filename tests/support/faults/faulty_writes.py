@@ -177,7 +177,7 @@ def wrong(world: World, command: Command, folder: Path, ended: Ended) -> Iterato
 
 def _damage(folder: Path) -> Iterator[str]:
     from adapters_store import Store
-    from adapters_store.verify import verify
+    from adapters_store.listing import verify
 
     for name in ("runs", "restored"):
         if (folder / name).is_dir():

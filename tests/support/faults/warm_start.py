@@ -22,7 +22,7 @@ LOADED = [
     "harness.run.pack",
     "harness.systems.system",
     "harness.training.lanes.train",
-    "harness.training.library.alone",
+    "harness.training.library",
     "pyarrow.parquet",
     "sklearn.feature_extraction.text",
     "transformers.models.bert.modeling_bert",

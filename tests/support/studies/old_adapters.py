@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.training.model import load_backbone
 
 YOUNGER = ("dropout", "init_weights_seed", "stochastic_depth")  # fields that 0.1.0 did not have

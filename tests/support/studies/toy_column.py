@@ -13,8 +13,8 @@ from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.study.config import StudyConfig
-from harness.study.intermediates.merged import MergedRows
-from harness.training.trained import encoded
+from harness.study.merged import MergedRows
+from harness.training.recipe import encoded
 
 EPOCHS = 3
 FILES = ("test.parquet", "validation.parquet", "adapter/adapter.safetensors", "adapter/model_head.safetensors")

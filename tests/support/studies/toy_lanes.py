@@ -17,8 +17,7 @@ from harness.training.inputs import Encoded
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.state import parameter_names, stacked
-from harness.training.recipe import Recipe
-from harness.training.trained import Part
+from harness.training.recipe import Part, Recipe
 
 SHAPE = dict(vocab_size=99, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=64)
 CONFIGS = {BertAdapterModel: BertConfig, RobertaAdapterModel: RobertaConfig, XLMRobertaAdapterModel: XLMRobertaConfig}

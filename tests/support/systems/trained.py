@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.study.systems import Fit, Fitted, Kind
 
 

@@ -15,8 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from adapters_store import Store, StoreError
-from adapters_store.listing import listing
-from adapters_store.verify import verify
+from adapters_store.listing import listing, verify
 from harness.run import notes
 from harness.study.file import load_study
 from tasks.errors import BadEntry, BadRow, BadStudy

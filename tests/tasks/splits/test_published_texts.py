@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.training.inputs import InputFormat
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.registry import Registry
 from tasks.task import Example, Turn
 

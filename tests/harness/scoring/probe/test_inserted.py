@@ -7,7 +7,7 @@ import pytest
 from adapters_store.measures import SENTENCES as KIND
 from analysis.results.probes import INSERTED, wilson
 from harness.scoring.probe import inserted
-from harness.scoring.probe.conversations import SENTENCES, exchanges, personachat, ubuntu, with_sentence
+from harness.scoring.probe.inserted import SENTENCES, exchanges, personachat, ubuntu, with_sentence
 from tasks.errors import BadInput
 from tests.support.studies.small_study import small_study
 

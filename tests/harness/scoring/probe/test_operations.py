@@ -23,8 +23,8 @@ from adapters_store.measures import (
     SWAPPED,
     UNCHANGED,
 )
-from harness.scoring.probe import operations
-from harness.scoring.probe.operations import NOBODY, OPERATIONS, Material, derangement, news_pairs
+from harness.scoring.probe import measured
+from harness.scoring.probe.measured import NOBODY, OPERATIONS, Material, derangement, news_pairs
 from tasks.task import Example, Turn
 
 FOREIGN = [(Turn("speaker", f"elsewhere {number}"),) for number in range(50)]
@@ -140,7 +140,7 @@ def test_single_rows_get_any_other_row_equally_often():
 
 
 def test_the_pairs_of_news_are_those_of_this_version_of_the_probe():
-    content = files(operations.__package__).joinpath(operations.PAIRS).read_bytes()
+    content = files(measured.__package__).joinpath(measured.PAIRS).read_bytes()
     assert (PROBE_VERSION, hashlib.sha256(content).hexdigest()[:16]) == (1, "c6024465405e44f9")
     assert "Licence: CC0 1.0." in content.decode()
     pairs = news_pairs()

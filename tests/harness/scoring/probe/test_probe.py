@@ -21,7 +21,7 @@ from analysis.results.probes import (
     context_sensitivity,
     of_context_alone,
 )
-from harness.scoring.probe.operations import OPERATIONS, Material
+from harness.scoring.probe.measured import OPERATIONS, Material
 from tasks.task import Example, Turn
 from tests.support.studies.small_study import small_study
 

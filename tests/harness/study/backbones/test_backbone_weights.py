@@ -14,8 +14,8 @@ from transformers import AutoModel
 from transformers.activations import ACT2FN
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from harness.study.backbones.backbone import MODEL_TYPES
-from harness.study.backbones.weights import (
+from harness.study.backbone import MODEL_TYPES
+from harness.study.backbone_files import (
     ACTIVATIONS,
     PREFIXES,
     SIZES,
@@ -196,7 +196,7 @@ def test_what_no_cell_uses_may_hold_anything(folder):
 
 
 def test_values_are_looked_at_beyond_the_first_chunk(folder, monkeypatch):
-    monkeypatch.setattr("harness.study.backbones.weights.CHUNK", 7)
+    monkeypatch.setattr("harness.study.backbone_files.CHUNK", 7)
     where = folder()
     tensors = load_file(where / "model.safetensors")
     for value in tensors.values():

@@ -14,7 +14,7 @@ from transformers import AutoModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from harness.run.pack import run_cells
-from harness.study.backbones.backbone import LOADED_AS, UNFIT, Backbone, resolve
+from harness.study.backbone import LOADED_AS, UNFIT, Backbone, resolve
 from harness.study.cell import make_cell
 from harness.training.model import load_backbone
 from tests.support.studies.tiny_backbones import KINDS, tiny_backbone

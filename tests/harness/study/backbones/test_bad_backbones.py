@@ -14,12 +14,11 @@ from tokenizers import Tokenizer, models
 from harness.scoring import scorer
 from harness.similarity import encoders
 from harness.similarity.encoders import Sentences
-from harness.study.backbones.backbone import BadBackbone, resolve
-from harness.study.backbones.identity import tokenizer_facts
-from harness.study.backbones.tokenizer import BadTokenizer, check_tokenizer
+from harness.study.backbone import BadBackbone, resolve
+from harness.study.backbone_files import BadTokenizer, check_tokenizer, tokenizer_facts
 from harness.study.device import ANY_DEVICE
 from harness.training.model import load_backbone
-from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
+from harness.training.tokenizer import library_tokenizer, load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import Example
 from tests.support.studies.tiny_backbones import tiny_backbone

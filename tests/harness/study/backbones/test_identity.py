@@ -12,11 +12,11 @@ import pytest
 from transformers import AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from harness.study.backbones.backbone import BadBackbone, resolve
-from harness.study.backbones.identity import CONFIGS, FURTHER, ROLES, config_facts, digest, tokenizer_facts
+from harness.study.backbone import BadBackbone, resolve
+from harness.study.backbone_files import CONFIGS, FURTHER, ROLES, config_facts, digest, tokenizer_facts
 from harness.study.methods import METHODS, library_config
 from harness.training.model import load_backbone
-from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
+from harness.training.tokenizer import library_tokenizer, load_tokenizer
 from tests.support.studies.tiny_backbones import tiny_backbone
 
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
@@ -204,7 +204,7 @@ def spec_of(package):
 
 
 def test_random_tiny_is_drawn_and_cut_into_tokens_as_its_versions_say():
-    """If this fails, raise the version of what changed in harness.study.backbones.backbone.RANDOM_TINY_VERSION."""
+    """If this fails, raise the version of what changed in harness.study.backbone.RANDOM_TINY_VERSION."""
     backbone = resolve("random-tiny")
     weights = load_backbone(backbone).state_dict()
     drawn = sum(float(value.double().abs().sum()) for name, value in sorted(weights.items()) if ".pooler." not in name)

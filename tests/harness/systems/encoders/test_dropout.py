@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems import dropout, epochs
 from harness.systems.dropout import Dropout, SelfAttention, kept, scale_of, with_quick_dropout

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbone import BadBackbone, resolve
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems.epochs import CHECKPOINT, best_epoch
 from harness.systems.pooled import Pooled, Reader, Trained
 from harness.systems.weights import POSITIONS, resolve_encoder
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadStudy
 from tasks.task import METRICS, Example, Turn
 from tests.harness.systems.test_kinds import label_of, rows_of

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from harness.engines.local import Job
-from harness.study.backbones.weights import VOCABULARY
+from harness.study.backbone_files import VOCABULARY
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems.decoders import continuations, opening_of, scores
 from harness.systems.prompting.prompts import TEMPLATES, Shot, closing_of, prompt_of
 from harness.systems.prompting.ranked import Ranked
 from harness.systems.weights import POSITIONS_OF_DECODERS, resolve_answering
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import METRICS, Instruction
 from tests.harness.systems.encoders.test_encoder import row_of

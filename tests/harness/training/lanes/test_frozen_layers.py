@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from harness.training.lanes import products
+from harness.training.lanes import frozen
 from harness.training.lanes.forward import Bottleneck
-from harness.training.lanes.frozen import AllTokens, FirstToken, Norm, freeze
-from harness.training.lanes.products import linear, multiplied, multiplied_onto
+from harness.training.lanes.frozen import AllTokens, FirstToken, Norm, freeze, linear, multiplied, multiplied_onto
 from harness.training.tensors import CPU
 from tests.support.studies.toy_lanes import network
 
@@ -127,9 +126,9 @@ ULP = 2.0**-7  # of bf16 at 1, which has eight binary digits: half of it is how 
 @pytest.fixture(params=[True, False], ids=["in bf16", "in fp32"])
 def is_native(request, monkeypatch):
     """Whether the processor multiplies in bf16: it does, or is treated as if it did not."""
-    if request.param and not products.has_bf16_products():
+    if request.param and not frozen.has_bf16_products():
         pytest.skip("this processor has no products of bf16")
-    monkeypatch.setattr(products, "has_bf16_products", lambda: request.param)
+    monkeypatch.setattr(frozen, "has_bf16_products", lambda: request.param)
     return request.param
 
 
@@ -164,8 +163,8 @@ def test_frozen_layers_and_their_gradients_are_rounded_once(is_native, with_oned
 
 
 def test_fp32_is_never_widened(monkeypatch):
-    monkeypatch.setattr(products, "has_bf16_products", lambda: False)
+    monkeypatch.setattr(frozen, "has_bf16_products", lambda: False)
     left, right = drawn(2, 3, 4).float(), drawn(2, 4, 5).float()
     assert torch.equal(multiplied(left, right), torch.bmm(left, right))
-    assert not products.is_widened(torch.float32, CPU)
-    assert not products.is_widened(torch.bfloat16, torch.device("meta"))
+    assert not frozen.is_widened(torch.float32, CPU)
+    assert not frozen.is_widened(torch.bfloat16, torch.device("meta"))

@@ -11,9 +11,8 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from harness.training.lanes import kernel
-from harness.training.lanes.kernel import kernel_of, words_on
-from harness.training.lanes.masks import words
+from harness.training.lanes import masks
+from harness.training.lanes.masks import kernel_of, words, words_on
 from harness.training.tensors import CPU
 
 INTERPRETED = """
@@ -52,7 +51,7 @@ def test_the_kernel_s_words_are_numpy_s_by_triton_s_interpreter():
 def test_a_real_gpu_s_kernel_draws_numpy_s_words(caplog):
     device = torch.device("cuda")
     assert words_on(device) is not words
-    keys = torch.tensor(kernel.KEYS, device=device)
+    keys = torch.tensor(masks.KEYS, device=device)
     for count in (1, 4, 1001, 65_536):
         assert torch.equal(words_on(device)(keys, count).cpu(), words(keys.cpu(), count))
     assert caplog.text == ""
@@ -81,7 +80,7 @@ def differs(keys, count):
     [(fails, "no compiler;"), (does_not_compile, "an operation that it has not;"), (differs, "a bit differs")],
 )
 def test_a_kernel_that_fails_or_has_another_bit_is_given_up_with_a_warning(function, said, monkeypatch, caplog):
-    monkeypatch.setattr(kernel, "kernel_of", lambda _: function)
+    monkeypatch.setattr(masks, "kernel_of", lambda _: function)
     with caplog.at_level(logging.WARNING):
         assert [words_on(CPU), words_on(CPU)] == [words, words]
     assert caplog.text.count("without it") == 1
@@ -92,7 +91,7 @@ def test_a_kernel_that_agrees_is_taken(monkeypatch, caplog):
     def agrees(keys, count):
         return words(keys, count)
 
-    monkeypatch.setattr(kernel, "kernel_of", lambda _: agrees)
+    monkeypatch.setattr(masks, "kernel_of", lambda _: agrees)
     with caplog.at_level(logging.WARNING):
         assert words_on(CPU) is agrees
     assert caplog.text == ""
@@ -102,7 +101,7 @@ def test_memory_that_runs_out_is_not_hidden(monkeypatch):
     def runs_out(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(kernel, "kernel_of", lambda _: runs_out)
+    monkeypatch.setattr(masks, "kernel_of", lambda _: runs_out)
     with pytest.raises(torch.OutOfMemoryError):
         words_on(CPU)
 

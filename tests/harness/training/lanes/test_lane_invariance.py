@@ -13,7 +13,7 @@ from harness.study.config import Loss
 from harness.training.batches import cuts
 from harness.training.lanes import fit
 from harness.training.lanes.frozen import freeze
-from harness.training.trained import Part
+from harness.training.recipe import Part
 from tests.support.studies.toy_lanes import fitted, intermediates, network, part, trainer
 
 STEPS_50 = 400  # rows of 50 steps, at 8 a step

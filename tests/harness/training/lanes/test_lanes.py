@@ -12,20 +12,20 @@ from adapters import BertAdapterModel, XLMRobertaAdapterModel
 
 from adapters_store import Store
 from harness.run.pack import run_cells
+from harness.scoring.answers import ScoringTask
 from harness.scoring.scorer import state_of
-from harness.scoring.scoring_tasks import ScoringTask
 from harness.study.cell import make_cell
 from harness.study.config import Adapter
 from harness.study.file import load_study
 from harness.study.methods import library_config, settings_of
 from harness.training.batches import TRAINED, Cutting, cuts, trained_cutting
-from harness.training.lanes import fit, products
+from harness.training.lanes import fit, frozen
 from harness.training.lanes import forward as passes
 from harness.training.lanes.forward import forward
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.masks import draw
 from harness.training.lanes.state import put_back, stacked
-from harness.training.trained import Part
+from harness.training.recipe import Part
 from tasks.errors import BadStudy
 from tests.support.studies.toy_lanes import alone, fitted, intermediates, loaded, network, part, trainer
 
@@ -65,7 +65,7 @@ def test_every_lane_equals_the_library_training_that_cell_alone(case):
 @pytest.mark.parametrize("multiplies", [True, False], ids=["as this processor", "without products of bf16"])
 def test_lanes_in_bf16_stay_near_fp32_and_keep_their_weights_in_fp32(multiplies, monkeypatch):
     if not multiplies:
-        monkeypatch.setattr(products, "has_bf16_products", lambda: False)
+        monkeypatch.setattr(frozen, "has_bf16_products", lambda: False)
     made, data = network(dropout=0.1), part(96)
     start = {name: value.clone() for name, value in stacked(made, "t", intermediates(made, 3)).trained.items()}
     exact, rounded = trainer(copy.deepcopy(made), intermediates(made, 3)), trainer(made, intermediates(made, 3))

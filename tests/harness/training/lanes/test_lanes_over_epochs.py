@@ -21,7 +21,7 @@ from harness.study.cell import seed_of
 from harness.study.config import Loss
 from harness.training.batches import collate, training_batches
 from harness.training.objective import Best
-from harness.training.trained import Part
+from harness.training.recipe import Part
 from tests.support.studies.toy_lanes import BATCH, composed, intermediates, network, part, trainer
 
 EPOCHS, WARMUP = 5, 0.165  # 6.6 of 40 steps: rounded, not cut off

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.steps.peers import lane_trainer
 from benchmarks.steps.shapes import Shape, network, rows
-from harness.training.lanes.optimizer import LaneAdamW
+from harness.training.lanes.state import LaneAdamW
 from tests.support.clusters.pretend_gpu import DEVICE, pretend_gpu
 
 DEEP = Shape(layers=12, width=64, lanes=17, mean=12, batch=6)  # a batch is one cut

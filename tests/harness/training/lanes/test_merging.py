@@ -13,12 +13,11 @@ from adapters.composition import Average, Stack
 
 from adapters_store import key_of
 from harness.study.cell import make_cell
-from harness.study.intermediates.decision import weights_of
+from harness.study.merged import weights_of
 from harness.training.batches import collate
 from harness.training.lanes.forward import forward
-from harness.training.lanes.merging import check_shapes, merge_of, merged
 from harness.training.lanes.state import GATE, gates, parameter_names, stacked
-from harness.training.lanes.train import with_target
+from harness.training.lanes.train import check_shapes, merge_of, merged, with_target
 from harness.training.memory import shape_of
 from harness.training.objective import summed_losses
 from harness.training.recipe import Recipe

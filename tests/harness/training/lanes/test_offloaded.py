@@ -21,8 +21,8 @@ from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.graphs import Graphs
 from harness.training.lanes.offloaded import DeviceRows, Planned
+from harness.training.recipe import Part
 from harness.training.tensors import CPU
-from harness.training.trained import Part
 from tests.support.clusters.pretend_gpu import DEVICE, pretend_gpu
 from tests.support.studies.toy_lanes import BATCH, intermediates, network, part, trainer
 
@@ -33,7 +33,7 @@ LDAM = Loss(kind="ldam", deferred_from=2)
 def _multiplies_without_onednn(monkeypatch):
     """So that the processor's products are the pretended GPU's to the last bit."""
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    monkeypatch.setattr("harness.training.lanes.products.has_bf16_products", lambda: True)
+    monkeypatch.setattr("harness.training.lanes.frozen.has_bf16_products", lambda: True)
 
 
 def there(made, count=3, **recipe):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.optim import AdamW
 
-from harness.training.lanes import optimizer
-from harness.training.lanes.optimizer import ALIGNED, FlatWeights, LaneAdamW, rate_factor
+from harness.training.lanes import state
+from harness.training.lanes.state import ALIGNED, FlatWeights, LaneAdamW, rate_factor
 
 LANES, STEPS, CLIP, WARMUP = 3, 7, 1.0, 0.3
 RATES, DECAYS = [1e-3, 5e-2, 3e-4], [0.0, 0.1, 0.01]
@@ -73,7 +73,7 @@ def test_norms_that_are_summed_at_once_move_weights_by_rounding_only(monkeypatch
     named, gradients = drawn(torch.float32), [drawn(torch.float32, seed + 1) for seed in range(STEPS)]
     factors = torch.ones(STEPS, 1, dtype=torch.float64)
     grouped, *_ = in_one(named, gradients, factors)
-    monkeypatch.setattr(optimizer, "sums_by_name", lambda family: False)
+    monkeypatch.setattr(state, "sums_by_name", lambda family: False)
     at_once, *_ = in_one(named, gradients, factors)
     for name, value in grouped.items():
         torch.testing.assert_close(at_once[name], value, rtol=0, atol=1e-6)

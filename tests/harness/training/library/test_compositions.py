@@ -20,9 +20,8 @@ from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.state import INNER, parameter_names, stacked
 from harness.training.lanes.train import check_intermediates, digests, state_of, with_target
-from harness.training.library.alone import Trainer, composed
-from harness.training.recipe import Recipe
-from harness.training.trained import encoded
+from harness.training.library import Trainer, composed
+from harness.training.recipe import Recipe, encoded
 
 COMPOSITIONS = ("stack", "stack-trainable", "sequential")
 TRAINERS = ("lanes", "library")

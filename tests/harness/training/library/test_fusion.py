@@ -13,10 +13,9 @@ from safetensors.torch import load_file
 from harness.study.methods import FUSION, fusion_parameters
 from harness.study.plan import _packs_of_merges
 from harness.systems import system_of
-from harness.training import model
-from harness.training.lanes.merging import parent_adapter
-from harness.training.library import fusion
-from harness.training.library.alone import Trainer, composed
+from harness.training import library, model
+from harness.training.lanes.train import parent_adapter
+from harness.training.library import Trainer, composed
 from harness.training.recipe import Recipe
 from tests.support.studies.toy_column import content
 
@@ -96,12 +95,12 @@ def test_exactly_the_fusion_the_targets_adapter_and_its_head_are_trained(column,
 def test_a_target_that_is_not_on_the_fusion_is_a_fault(column, trained):
     store, cell = trained
     network = composed(cell, column.tiny, store)
-    names = fusion.parents(network)
+    names = library.parents(network)
     assert names == [f"parent-{task}" for task in PARENTS]
     for wrong in (Stack(names[0], "one"), Stack(Fuse(*names[:2], name=model.INTERMEDIATE), "one"), Fuse(*names)):
         network.set_active_adapters(wrong)
         with pytest.raises(model.WrongComposition, match="expected Stack"):
-            fusion.check_composition(network, names, "one", cell.label)
+            library.check_composition(network, names, "one", cell.label)
 
 
 def test_the_record_says_what_each_parent_got_and_that_none_has_changed(column, trained):
@@ -142,8 +141,8 @@ def test_attention_leaves_padding_out(column, trained):
     network = moved_apart(composed(cell, column.tiny, store).eval())
     rows = [windows[0] for windows in column.encoded("validation").rows[:6]]
     trainer = Trainer(network, Recipe.of([cell]), 1)
-    together = fusion.attention(network, "one", [trainer.batch(rows, range(6))])
-    apart = fusion.attention(network, "one", [trainer.batch(rows, [i]) for i in range(6)])
+    together = library.attention(network, "one", [trainer.batch(rows, range(6))])
+    apart = library.attention(network, "one", [trainer.batch(rows, [i]) for i in range(6)])
     assert len({len(row.ids) for row in rows}) > 1
     np.testing.assert_allclose(together, apart, atol=1e-5)
 
@@ -174,7 +173,9 @@ def test_the_distance_of_values_from_the_identity_is_part_of_the_loss(column, tr
     for layer in range(column.tiny.shape[0]):
         value = fusion_weights(network, layer)["value.weight"].detach()
         squares += float(((value - torch.eye(len(value))) ** 2).sum())
-    assert float(fusion.regularised(torch.tensor(2.0), network).detach()) == pytest.approx(2 + 0.01 * squares, rel=1e-5)
+    assert float(library.regularised(torch.tensor(2.0), network).detach()) == pytest.approx(
+        2 + 0.01 * squares, rel=1e-5
+    )
 
 
 def test_the_same_cell_has_the_same_bytes_and_one_that_was_stopped_starts_again(column, trained):
@@ -215,7 +216,7 @@ def test_the_library_s_configuration_is_the_one_that_names_cells(monkeypatch):
     monkeypatch.setattr(DynamicAdapterFusionConfig, "temperature", True)
     monkeypatch.setattr(DynamicAdapterFusionConfig.__init__, "__defaults__", (True,) * 10)
     with pytest.raises(model.OtherLibrary, match=r"its fusion has another .*temperature"):
-        fusion._config()
+        library._config()
 
 
 def test_a_fusion_has_a_learning_rate_of_its_own_and_it_is_in_the_key(column, trained):

@@ -14,13 +14,12 @@ from transformers import get_linear_schedule_with_warmup
 from harness.run.pack import run_cells
 from harness.study.cell import seed_of
 from harness.study.device import ANY_DEVICE
-from harness.study.intermediates.merged import MergedRows
+from harness.study.merged import MergedRows
 from harness.study.plan import _packs_of_merges
 from harness.systems import system_of
-from harness.training import model
-from harness.training.lanes.merging import parent_adapter
-from harness.training.library import joint
-from harness.training.library.alone import Trainer
+from harness.training import library, model
+from harness.training.lanes.train import parent_adapter
+from harness.training.library import Trainer
 from harness.training.recipe import Attempt, Recipe
 from tasks import metrics
 from tasks.errors import BadStudy
@@ -51,7 +50,7 @@ def begun(column, attempt):
     """A network as it is before the joint adapter is trained, without dropout and in double precision."""
     network = model.load_backbone(column.tiny)
     model.add_fresh(network, attempt.recipe, model.INTERMEDIATE, "joint")
-    parents = joint._parents(network, attempt)
+    parents = library._parents(network, attempt)
     for module in network.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -106,7 +105,7 @@ def test_it_is_trained_as_a_plain_loop_over_batches_of_one_task_each_trains_it(c
     attempt = attempt_of(column, store, cell)
     ours, parents = begun(column, attempt)
     start = {name: p.detach().clone() for name, p in ours.named_parameters()}
-    facts = joint._fit(ours, attempt.recipe, parents)
+    facts = library._fit(ours, attempt.recipe, parents)
     expected, scores = by_a_plain_loop(*begun(column, attempt), attempt.recipe)
     given = dict(ours.named_parameters())
     heads = {f"heads.{task}" for task in PARENTS}
@@ -155,7 +154,7 @@ def test_a_parents_own_adapter_takes_no_part(column, trained):
     attempt = attempt_of(column, store, cell)
     network = model.load_backbone(column.tiny)
     model.add_fresh(network, attempt.recipe, model.INTERMEDIATE, "joint")
-    joint._parents(network, attempt)
+    library._parents(network, attempt)
     start = network.base_model.encoder.layer[0].output.adapters[model.INTERMEDIATE].adapter_down[0].weight
     torch.manual_seed(seed_of(1, "one", "joint"))
     other = model.load_backbone(column.tiny)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.training.inputs import InputFormat, cut_counts, pieces
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.task import Example, Turn
 
 

@@ -10,11 +10,19 @@ import pytest
 from transformers import BertConfig, BertModel, BertTokenizerFast, set_seed
 
 from harness.cli.main import main
-from harness.study.backbones.backbone import resolve
+from harness.study.backbone import resolve
 from harness.training.model import load_backbone
-from harness.training.pretraining import IGNORED, Setting, masked, pretrain, windows_of
-from harness.training.tokens.corpus import corpus_of, later_texts, training_texts
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.pretraining import (
+    IGNORED,
+    Setting,
+    corpus_of,
+    later_texts,
+    masked,
+    pretrain,
+    training_texts,
+    windows_of,
+)
+from harness.training.tokenizer import load_tokenizer
 from tasks import synthetic
 from tasks.errors import BadInput
 from tasks.registry import Registry

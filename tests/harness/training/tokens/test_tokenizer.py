@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbone import BadBackbone, resolve
 from harness.training.inputs import InputFormat, pieces
-from harness.training.tokens.tokenizer import Around, library_tokenizer, load_tokenizer
+from harness.training.tokenizer import Around, library_tokenizer, load_tokenizer
 from tasks.task import Example, Turn
 from tests.support.studies.tiny_backbones import TEXTS, tiny_backbone
 

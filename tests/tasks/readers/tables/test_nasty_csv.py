@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.training.inputs import InputFormat
-from harness.training.tokens.tokenizer import load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.readers import read
 from tasks.registry import Registry
 from tasks.splits.loading import load

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from adapters_store import Record, Store, StoreError
 from adapters_store.record import is_imported
 from adapters_store.roles import IMPORTED
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.cell import SCHEMA, Cell, make_cell
 from harness.study.config import StudyConfig
 from tasks.errors import BadInput, BadStudy

@@ -1,19 +1,20 @@
 """Merged intermediates of a study: the tables ``[merged.NAME]``, and the cells that stand on several tasks' adapters.
 
-A table names a recipe. For every target, seed and setting the plan makes a cell of it, whose spec holds the recipe with
-the keys of its parents and of whatever decides about them, so that the cell has its key before anything is trained.
-Nothing is merged here: harness.study.intermediates.decision says which parents count how much once these are trained,
-and harness.training.lanes.merging computes.
+A table names a recipe. For every target, seed and setting the plan makes a cell of it, whose spec holds the recipe
+with the keys of its parents and of whatever decides about them, so that the cell has its key before anything is
+trained. Nothing is merged here: `weights_of` says which parents count how much once these are trained, and
+harness.training.lanes.train computes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from adapters_store import Store, key_of
+from adapters_store import MissingRecord, Store, key_of
 from adapters_store.measures import (
     DATA_EMBEDDING,
     LOGME,
@@ -26,13 +27,14 @@ from adapters_store.measures import (
     weights_inputs,
 )
 from adapters_store.roles import MERGED, ROLES
-from harness.study.backbones.backbone import Backbone
+from adapters_store.store import left_out
+from harness.study.backbone import Backbone
 from harness.study.cell import Cell, make_cell
 from harness.study.config import StudyConfig, positive_int
 from harness.study.device import kind_of
 from harness.study.measures import contacts_of
 from harness.study.methods import FUSION, library_config, serves_lanes, settings_of
-from tasks.errors import BadStudy
+from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import nearest
 from tasks.registry import ID_PATTERN
 from tasks.splits.contamination import contacts
@@ -111,23 +113,35 @@ def check_merged(study: StudyConfig, where: str) -> None:
     """BadStudy, in one line that names ``where`` it stands, for a recipe that cannot be followed in this study."""
     for name, table in study.merged.items():
         at = f"{where}: merged.{name}"
-        _check_name(study, name, at)
+        # a name is a word of its own: cells are told apart by it
+        if not ID_PATTERN.fullmatch(name):
+            raise BadStudy(f"{at}: a name may hold only small letters, digits and _")
+        if name in study.tasks or name in study.imported or name in ROLES:
+            what = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
+            raise BadStudy(f"{at}: {name!r} is the name of {what} of the study; give the merged row another one")
         for field in table:
             if field not in FIELDS:
                 raise BadStudy(f"{at}: unknown field {field!r}{nearest(field, FIELDS)}; known: {', '.join(FIELDS)}")
         _check_tasks(study, table, at)
         _check_choices(table, at)
         _check_numbers(table, at)
-        _check_fit(study, table, at)
-
-
-def _check_name(study: StudyConfig, name: str, at: str) -> None:
-    """A name is a word of its own: cells are told apart by it."""
-    if not ID_PATTERN.fullmatch(name):
-        raise BadStudy(f"{at}: a name may hold only small letters, digits and _")
-    if name in study.tasks or name in study.imported or name in ROLES:
-        what = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
-        raise BadStudy(f"{at}: {name!r} is the name of {what} of the study; give the merged row another one")
+        if not study.transfers:
+            raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
+        if table.get("rule") in PEERS:
+            _check_peer(study, table, at)
+        elif study.trainer != "lanes":
+            raise BadStudy(f"{at}: merged rows are trained as lanes, and trainer = {study.trainer!r}; say 'lanes'")
+        if study.composition != "stack":
+            raise BadStudy(
+                f"{at}: a merge is a frozen intermediate, and composition = {study.composition!r}; say 'stack'"
+            )
+        if not serves_lanes(settings_of(study.adapter)):
+            raise BadStudy(f"{at}: only adapters of method 'seq_bn' with relu are merged; leave adapter.* out")
+        if table.get("rule") == TIES and study.start != "shared":
+            raise BadStudy(
+                f"{at}: {TIES!r} elects signs of what training has changed, which compares nothing unless all adapters "
+                "start alike; say start = 'shared'"
+            )
 
 
 def _check_tasks(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
@@ -172,25 +186,6 @@ def _check_numbers(table: Mapping[str, Any], at: str) -> None:
         value = table[field]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
             raise BadStudy(f"{at}: {field} {value!r} is not a number above 0, of 1 at most")
-
-
-def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
-    """Whether the study has what the recipe needs: transfers, stacks of bottlenecks in lanes, a shared start."""
-    if not study.transfers:
-        raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
-    if table.get("rule") in PEERS:
-        _check_peer(study, table, at)
-    elif study.trainer != "lanes":
-        raise BadStudy(f"{at}: merged rows are trained as lanes, and trainer = {study.trainer!r}; say 'lanes'")
-    if study.composition != "stack":
-        raise BadStudy(f"{at}: a merge is a frozen intermediate, and composition = {study.composition!r}; say 'stack'")
-    if not serves_lanes(settings_of(study.adapter)):
-        raise BadStudy(f"{at}: only adapters of method 'seq_bn' with relu are merged; leave adapter.* out")
-    if table.get("rule") == TIES and study.start != "shared":
-        raise BadStudy(
-            f"{at}: {TIES!r} elects signs of what training has changed, which compares nothing unless all adapters "
-            "start alike; say start = 'shared'"
-        )
 
 
 def _check_peer(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
@@ -377,3 +372,85 @@ def most_parents(merge: Mapping[str, Any]) -> int:
 def awaits_transfers(cell: Cell) -> bool:
     """Whether validation scores of the target's transfers decide about the cell's parents."""
     return "transfers" in cell.spec.get("merge", {})
+
+
+Merge = Mapping[str, Any]  # a recipe as a cell's spec holds it
+
+
+class Undecided(BadInput):
+    """What decides about the parents of a merge is not in the store, or decides nothing."""
+
+
+def why_unmergeable(merge: Merge, store: Store) -> str | None:
+    """Why a merge whose parents are trained cannot be made, in one line; None where it can."""
+    try:
+        for name in weights_of(merge, store):
+            if "adapter/adapter.safetensors" in left_out(store.get(merge["parents"][name])):
+                return f"the weights of parent {name} were left out of its record; restore or train them again"
+    except Undecided as reason:
+        return str(reason)
+    return None
+
+
+def weights_of(merge: Merge, store: Store) -> dict[str, float]:
+    """The weight of every parent that counts, by task in their order; they sum to 1.
+
+    Only the ``best`` count, of equals those that come first by their names. A similarity below 0 counts as 0. Undecided
+    in one line for what is not stored or where all weights are 0.
+    """
+    chosen = _best(merge, store)
+    if merge["weights"] == EQUAL:
+        return dict.fromkeys(chosen, 1 / len(chosen))
+    raw = {
+        name: max(0.0, value)
+        for name, value in _similarities(merge["weights"], store).items()
+        if name in chosen and not math.isnan(value)
+    }
+    if (total := math.fsum(raw.values())) <= 0:
+        raise Undecided(
+            f"the weights by {merge['weights']['similarity']} sum to 0, for no parent is above 0; take another "
+            "similarity, or weights = 'equal'"
+        )
+    return {name: raw.get(name, 0.0) / total for name in chosen}
+
+
+def _best(merge: Merge, store: Store) -> list[str]:
+    parents = sorted(merge["parents"])
+    if "best" not in merge:
+        return parents
+    scores = _validation(merge, store) if merge["by"] == VALIDATION else _similarities(merge["by"], store)
+    ranked = sorted(parents, key=lambda name: (-_height(scores[name]), name))
+    return sorted(ranked[: merge["best"]])
+
+
+def _validation(merge: Merge, store: Store) -> dict[str, float]:
+    """The validation scores of the target's transfers; those without one are last."""
+    scores = {name: store.get(key).results["validation"] for name, key in merge["transfers"].items()}
+    return {name: math.nan if score is None else float(score) for name, score in scores.items()}
+
+
+def _height(score: float) -> float:
+    return -math.inf if math.isnan(score) else score
+
+
+def _similarities(asked: Mapping[str, Any], store: Store) -> dict[str, float]:
+    """A similarity to the target by parent."""
+    name = asked["similarity"]
+    kind, field = MEASURED[name]
+    values = {}
+    for parent, keys in asked["measures"].items():
+        try:
+            results = [store.measure_of(key).result[field] for key in keys]
+        except MissingRecord:
+            raise Undecided(
+                f"{name} of {parent} is not stored; measure it first: empathy-transfer study similarities STUDY"
+            ) from None
+        value = cosine(*results) if kind == DATA_EMBEDDING else results[0]
+        values[parent] = math.nan if value is None else float(value)
+    return values
+
+
+def cosine(vector: Sequence[float], other: Sequence[float]) -> float:
+    """Cosine of two vectors; undefined where one of them is 0."""
+    lengths = math.sqrt(math.fsum(x * x for x in vector)) * math.sqrt(math.fsum(x * x for x in other))
+    return math.fsum(x * y for x, y in zip(vector, other, strict=True)) / lengths if lengths else math.nan

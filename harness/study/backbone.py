@@ -12,9 +12,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.study.backbones.identity import config_facts, digest, tokenizer_facts
-from harness.study.backbones.tokenizer import check_tokenizer
-from harness.study.backbones.weights import SIZES, VOCABULARY, absent, check_folder, padding
+from harness.study.backbone_files import (
+    SIZES,
+    VOCABULARY,
+    absent,
+    check_folder,
+    check_tokenizer,
+    config_facts,
+    digest,
+    padding,
+    tokenizer_facts,
+)
 from tasks.errors import BadInput
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -65,7 +73,7 @@ class Backbone:
     """A frozen encoder: ``folder`` is None for the built-in random one; the three hashes enter every key.
 
     ``config_sha256`` is of the config's fields that act, ``tokenizer_sha256`` of what makes ids of a text
-    (harness.study.backbones.identity).
+    (harness.study.backbone_files).
     """
 
     name: str
@@ -150,31 +158,22 @@ class Backbone:
 def resolve(name: str) -> Backbone:
     """The backbone of this name: ``minilm``, ``random-tiny``, a local folder, or a hub id; BadBackbone if unusable."""
     if name == "random-tiny":
-        return _random_tiny()
+        # the built-in backbone: nothing of it is a file, so the versions of its recipes are hashed instead
+        weights = hashlib.sha256(json.dumps(RANDOM_TINY, sort_keys=True).encode()).hexdigest()
+        drawing, tokenizer = (digest({"random-tiny": {what: number}}) for what, number in RANDOM_TINY_VERSION.items())
+        return Backbone("random-tiny", "roberta", weights, 512, drawing, tokenizer)
     if name == "minilm":
         return _minilm()
-    folder = _folder_of(name)
-    if folder.is_dir():
-        return _of_folder(folder.name, folder)
-    if name.startswith((".", "/", "~")):
-        raise BadBackbone(f"backbone {name!r}: no such folder; give a folder with config.json and model.safetensors")
-    return _of_folder(name, _hub_folder(name))
-
-
-def _folder_of(name: str) -> Path:
     try:
         folder = Path(name).expanduser()
         folder.is_dir()
     except (OSError, RuntimeError):  # too long, or the home of nobody
         raise BadBackbone(f"backbone {name!r} cannot be the name of a folder; correct it") from None
-    return folder
-
-
-def _random_tiny() -> Backbone:
-    """The built-in backbone: nothing of it is a file, so the versions of its recipes are hashed instead."""
-    weights = hashlib.sha256(json.dumps(RANDOM_TINY, sort_keys=True).encode()).hexdigest()
-    drawing, tokenizer = (digest({"random-tiny": {what: number}}) for what, number in RANDOM_TINY_VERSION.items())
-    return Backbone("random-tiny", "roberta", weights, 512, drawing, tokenizer)
+    if folder.is_dir():
+        return _of_folder(folder.name, folder)
+    if name.startswith((".", "/", "~")):
+        raise BadBackbone(f"backbone {name!r}: no such folder; give a folder with config.json and model.safetensors")
+    return _of_folder(name, _hub_folder(name))
 
 
 def _minilm() -> Backbone:
@@ -207,7 +206,13 @@ def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
     except UNREADABLE as problem:
         raise BadBackbone(f"backbone {name!r}: {config} cannot be read ({type(problem).__name__}: {problem})") from None
     refuse_kernels(name, config, values)
-    _refuse_other_encoders(name, config, values)
+    # BadBackbone for a config whose encoder is not the plain one: its adapters would be trained on another
+    for field, plain in (("position_embedding_type", "absolute"), ("is_decoder", False)):
+        if values.get(field, plain) != plain:
+            raise BadBackbone(
+                f"backbone {name!r}: {config} says {field} {values[field]!r}; only {plain!r} is supported, so take "
+                "another backbone"
+            )
     if model_type not in MODEL_TYPES:
         raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
     tokens = _tokenizer_facts(name, folder, values)
@@ -272,16 +277,6 @@ def refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
             raise BadBackbone(
                 f"backbone {name!r}: {config} asks for {field} {value!r}, which could be code from elsewhere; "
                 f"take that line out of it, or write one of {', '.join(filter(None, ATTENTIONS))}"
-            )
-
-
-def _refuse_other_encoders(name: str, config: Path, values: Mapping[str, Any]) -> None:
-    """BadBackbone for a config whose encoder is not the plain one: its adapters would be trained on another."""
-    for field, plain in (("position_embedding_type", "absolute"), ("is_decoder", False)):
-        if values.get(field, plain) != plain:
-            raise BadBackbone(
-                f"backbone {name!r}: {config} says {field} {values[field]!r}; only {plain!r} is supported, so take "
-                "another backbone"
             )
 
 

@@ -14,9 +14,18 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.study.backbones.backbone import Backbone, BadBackbone
-from harness.study.backbones.identity import BERT, FURTHER, bert_settings, kind_of, special_tokens
-from harness.study.backbones.tokenizer import CURE, WHOLE, BadTokenizer, check_ids
+from harness.study.backbone import Backbone, BadBackbone
+from harness.study.backbone_files import (
+    BERT,
+    CURE,
+    FURTHER,
+    WHOLE,
+    BadTokenizer,
+    bert_settings,
+    check_ids,
+    kind_of,
+    special_tokens,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

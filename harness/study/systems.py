@@ -1,27 +1,26 @@
 """A system: a way to solve a task that is no adapter, as one file with a small contract.
 
-A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/systems-beside-adapters.md) is a module with
+A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/systems-beside-adapters.md) is a module
+with
 
-- ``VERSION``, a whole number that enters every key; raised when the same settings give other numbers,
-- ``READS``, what it needs besides the rows of its task (``Reads``),
-- ``Config``, a frozen dataclass of numbers, texts, switches and tuples of these, whose defaults are the paper's values,
-  with a field ``window``, a pair of whole numbers, where it reads turns around the text: ``(3, 2)`` asks for the last
-  three earlier turns and the first two later ones. Rows then come cut to these, everywhere; without the field they have
-  every earlier turn that the task reads, and never a later one. Later turns enter keys only where they are asked for,
-- ``fit(fit: Fit) -> Fitted``, which sees training and validation rows and never a test row,
-- ``load(folder, place) -> Fitted``, which reads what ``Fitted.save`` has written,
-- ``PACKAGES``, those whose versions decide its numbers, if they are more than numpy: a record names them,
-- where it runs the study's backbone, ``passes(config)``: forward passes of it that a training token costs (a trained
-  encoder's backward pass costs two), for the plan's hours,
-- where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan, and
-  ``CHECKPOINT_COPIES``, how many times these its checkpoints take while one replaces another, if not six,
-- where its settings name files, ``identity(config)``: what tells their content from any other, for the keys,
-- ``LOCAL``, the settings that decide no prediction (an address, a cap) or do so by a file's content, which ``identity``
-  tells: they are in no key,
-- ``ADDED``, the settings that it has got since it was first used: in keys only where they are not the defaults,
-- ``SMOKE``, the settings with which it trains on the few rows of a smoke run, where its own may ask for more of them,
-- ``check(config, name, task)``, which refuses a task when a study is planned,
-- where it sends texts to a server, ``leaving(config, instruction, parts, seed, answers)``: what, for the plan, or None.
+- ``VERSION``, a whole number that enters every key; raised when the same settings give other numbers, - ``READS``,
+what it needs besides the rows of its task (``Reads``), - ``Config``, a frozen dataclass of numbers, texts, switches
+and tuples of these, whose defaults are the paper's values,   with a field ``window``, a pair of whole numbers, where
+it reads turns around the text: ``(3, 2)`` asks for the last   three earlier turns and the first two later ones. Rows
+then come cut to these, everywhere; without the field they have   every earlier turn that the task reads, and never a
+later one. Later turns enter keys only where they are asked for, - ``fit(fit: Fit) -> Fitted``, which sees training
+and validation rows and never a test row, - ``load(folder, place) -> Fitted``, which reads what ``Fitted.save`` has
+written, - ``PACKAGES``, those whose versions decide its numbers, if they are more than numpy: a record names them, -
+where it runs the study's backbone, ``passes(config)``: forward passes of it that a training token costs (a trained
+encoder's backward pass costs two), for the plan's hours, - where weights are large, ``kept_bytes(config, outputs,
+backbone)``: bytes of what ``save`` writes, for the plan, and   ``CHECKPOINT_COPIES``, how many times these its
+checkpoints take while one replaces another, if not six, - where its settings name files, ``identity(config)``: what
+tells their content from any other, for the keys, - ``LOCAL``, the settings that decide no prediction (an address, a
+cap) or do so by a file's content, which ``identity``   tells: they are in no key, - ``ADDED``, the settings that it
+has got since it was first used: in keys only where they are not the defaults, - ``SMOKE``, the settings with which
+it trains on the few rows of a smoke run, where its own may ask for more of them, - ``check(config, name, task)``,
+which refuses a task when a study is planned, - where it sends texts to a server, ``leaving(config, instruction,
+parts, seed, answers)``: what, for the plan, or None.
 
 Nothing heavy is imported at the top of such a file: studies are planned without torch.
 """
@@ -46,10 +45,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.study.backbones.backbone import Backbone
+from harness.study.backbone import Backbone
 from harness.study.device import ANY_DEVICE, Device
-from tasks.errors import BadStudy
+from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import nearest
+from tasks.splits.loading import Splits
 from tasks.task import KINDS, Example, Instruction, Label, Task, Turn
 
 ROOM = "harness.systems.kinds"
@@ -323,18 +323,16 @@ def _check_names(name: str, module: ModuleType) -> None:
         if own.startswith("_") or own in MEANT or getattr(value, "__module__", module.__name__) != module.__name__:
             continue
         for part in absent:
-            if _is_meant(own, part):
+            # whether a name may be meant for a part of the contract: alike, or begun alike and not made of it
+            first, other = own.casefold(), part.casefold()
+            begins = (
+                first[:SAME_START] == other[:SAME_START] and len(other) <= SHORT and not first.startswith(f"{other}_")
+            )
+            if begins or SequenceMatcher(None, first, other).ratio() >= ALIKE:
                 raise BadStudy(
                     f"system {name!r}: {module.__file__} declares {own}, which nothing reads; did you mean {part}? "
                     f"If not, call it _{own}"
                 )
-
-
-def _is_meant(own: str, part: str) -> bool:
-    """Whether a name may be meant for a part of the contract: alike, or begun alike and not made of it."""
-    first, other = own.casefold(), part.casefold()
-    begins = first[:SAME_START] == other[:SAME_START] and len(other) <= SHORT and not first.startswith(f"{other}_")
-    return begins or SequenceMatcher(None, first, other).ratio() >= ALIKE
 
 
 def _is_like(value: object, default: object) -> bool:
@@ -448,7 +446,7 @@ def _run(path: Path) -> ModuleType:
     return module
 
 
-# What a study says of its systems; harness.study.systems.checks says whether they can read its tasks.
+# What a study says of its systems; harness.study.systems says whether they can read its tasks.
 
 
 def leak_of(config: Mapping[str, Any]) -> str:
@@ -467,3 +465,96 @@ def kind_and_config(name: str, table: Mapping[str, Any], where: str) -> tuple[Ki
     kind = declared_kind(name, table)
     settings = {field: value for field, value in table.items() if field not in OF_STUDIES}
     return kind, kind.configured(settings, where)
+
+
+def check_systems(
+    names: Sequence[str], tables: Mapping[str, Mapping[str, Any]], tasks: Sequence[str], where: str
+) -> None:
+    """BadStudy, naming ``where``, for a table that no system is called by, an unknown kind, setting or task."""
+    for name in tables:
+        if name not in names:
+            raise BadStudy(f"{where}: [system.{name}] is not among the study's systems{nearest(name, names)}")
+    for name in names:
+        table = tables.get(name, {})
+        kind_and_config(name, table, f"{where}: system.{name}")
+        listed = table.get("tasks", [])
+        if not isinstance(listed, list | tuple) or not set(listed) <= set(tasks):
+            raise BadStudy(f"{where}: system.{name}.tasks {listed!r} is not a list of the study's own tasks")
+
+
+def check_installed(kind: Kind, name: str) -> None:
+    """BadInput, with the command that installs it, where the system's optional package is not here."""
+    if not kind.is_installed:
+        pip = f"'empathy-transfer[{kind.reads.extra}]'" if kind.reads.extra else kind.reads.package
+        raise BadInput(f"system {name!r} needs an optional package; install it with: pip install {pip}")
+
+
+def check_system(kind: Kind, name: str, backbone: Backbone) -> None:
+    """BadInput where its package is not installed, or the study's backbone has weights of another kind."""
+    check_installed(kind, name)
+    if kind.reads.weights not in ("", ENCODER):
+        raise BadStudy(
+            f"system {name!r} reads weights of the kind {kind.reads.weights!r}, and backbone {backbone.name!r} is an"
+            f" {ENCODER}; leave the system out, or give a backbone of that kind"
+        )
+
+
+def check_settings(
+    kind: Kind,
+    config: Any,  # noqa: ANN401 - the kind's own Config
+    name: str,
+    label: Label,
+    backbone: Backbone,
+) -> None:
+    """BadStudy where settings ask for more tokens than the study's backbone reads, or a loss that no such label has.
+
+    Settings say so by fields ``tokens`` (and ``weights``, where another encoder reads them) and ``objective``.
+    """
+    tokens, objective = getattr(config, "tokens", 0), getattr(config, "objective", None)
+    if kind.reads.weights and tokens > backbone.max_tokens and not getattr(config, "weights", ""):
+        raise BadStudy(
+            f"system.{name}.tokens {tokens} is longer than backbone {backbone.name!r} reads; set it to at most"
+            f" {backbone.max_tokens}"
+        )
+    if objective is not None and objective.kind != "cross-entropy" and not objective.fits(label.kind):
+        raise BadStudy(
+            f"system.{name}.loss {objective.kind!r} is not defined for the {label.kind} label of its tasks; take"
+            f' "cross-entropy", or name other tasks: system.{name}.tasks'
+        )
+
+
+def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Splits | None]) -> None:
+    """BadStudy where a system cannot read the rows of a task: label, rationales, or those of its siblings."""
+    task, only = rows.task, f"or name its tasks: system.{name}.tasks"
+    if task.label.kind not in kind.reads.labels:
+        raise BadStudy(f"system {name!r} predicts no {task.label.kind} label, and {task.id!r} has one; {only}")
+    if kind.reads.rationales and not task.columns.get("rationale"):
+        raise BadStudy(f"system {name!r} needs rationales, and task {task.id!r} has no column of them; {only}")
+    if kind.reads.instructions and task.instruction is None:
+        raise BadStudy(
+            f"system {name!r} asks by an instruction, and task {task.id!r} has none; write [instruction] in its entry"
+            f" (docs/adding-a-task.md), {only}"
+        )
+    for other, of in siblings.items():
+        if of is None:
+            raise BadStudy(f"system {name!r}: sibling {other!r} is no task of the study with data here; add it")
+        _check_sibling(kind, name, task, of.task)
+        for part in ("train", "validation", "test"):
+            ids, of_other = ({row.id for row in getattr(splits, part)} for splits in (rows, of))
+            if ids != of_other:
+                raise BadStudy(
+                    f"system {name!r}: {other!r} is no sibling of {task.id!r}: {len(ids ^ of_other)} ids of their"
+                    f" {part} rows differ; siblings are cut alike (docs/systems-beside-adapters.md)"
+                )
+
+
+def _check_sibling(kind: Kind, name: str, task: Task, other: Task) -> None:
+    """BadStudy where a system that learns from a sibling's labels can learn nothing from these."""
+    known = kind.reads.sibling_labels
+    if known and other.id == task.id:
+        raise BadStudy(f"system {name!r}: {task.id!r} is named as its own sibling; name its tasks: system.{name}.tasks")
+    if known and other.label.kind not in known:
+        raise BadStudy(
+            f"system {name!r} learns from no {other.label.kind} label, and sibling {other.id!r} has one; name a task of"
+            f" another kind: {', '.join(known)}"
+        )
