@@ -126,7 +126,15 @@ def board_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
             layers["names"] += [name for name in names if name.text]
         top += max(_height(len(part)) for part in parts)
     layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # rows do not overlap
-    items = _legend(frame)
+    # What the marks mean; those that do not occur are left out.
+    is_system = frame.role == SYSTEM
+    drawn_items = [
+        (is_system.any(), Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval")),
+        ((~is_system).any(), Item(_key(OWN, OWN), 16.0, "adapters, or the whole model")),
+        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, SOFT, SOFT, 0.8)], 4.0, "highest, or tied with it")),
+        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", SOFT, 0.8)], 4.0, "lower, or not tested")),
+    ]
+    items = [item for occurs, item in drawn_items if occurs]
     layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
     return rounded(Plan(full, bottom + EDGE, board_words(frame, title), layers, top, entries(items)))
 
@@ -184,18 +192,6 @@ def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a ro
 
 def _is_tied(value: Any) -> bool:  # noqa: ANN401 - True, False or undefined, as read from a file too
     return not pd.isna(value) and bool(value)
-
-
-def _legend(frame: pd.DataFrame) -> list[Item]:
-    """What the marks mean; those that do not occur are left out."""
-    is_system = frame.role == SYSTEM
-    entries = [
-        (is_system.any(), Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval")),
-        ((~is_system).any(), Item(_key(OWN, OWN), 16.0, "adapters, or the whole model")),
-        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, SOFT, SOFT, 0.8)], 4.0, "highest, or tied with it")),
-        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", SOFT, 0.8)], 4.0, "lower, or not tested")),
-    ]
-    return [item for occurs, item in entries if occurs]
 
 
 def _key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key

@@ -219,7 +219,8 @@ def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: An
     That draws each file twice, the first time into nothing, to have the places of its layout; here these are sought.
     """
     content, own_dpi = io.BytesIO(), figure.dpi
-    canvas = _canvas(ending)(figure)
+    # What writes files of this ending.
+    canvas = import_module(f"matplotlib.backends.backend_{CANVASES[ending]}").FigureCanvas(figure)
     figure.dpi = canvas.fixed_dpi or dpi or own_dpi
     layout = figure.get_layout_engine()
     if layout is not None:
@@ -232,11 +233,6 @@ def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: An
     if layout is not None:
         figure.set_layout_engine(layout)
     return content.getvalue()
-
-
-def _canvas(ending: str) -> Any:  # noqa: ANN401 - a class of matplotlib's
-    """What writes files of this ending."""
-    return import_module(f"matplotlib.backends.backend_{CANVASES[ending]}").FigureCanvas
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from analysis.gains.significance import LEVEL
 from analysis.tables import signed
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -42,7 +41,13 @@ def budget_curves(frame: pd.DataFrame, title: str) -> Figure:
     figure = figure_of(1.2 + 2.2 * max(across, 2), 1.5 + 2.1 * down, title)
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
-        _draw(axes, frame[frame.order == name], name)
+        own = frame[frame.order == name]
+        axes.fill_between(own.transfers, own.low, own.high, color=BAND, linewidth=0, label="95 %, targets resampled")
+        axes.plot(own.transfers, own.regret, color=INK, linewidth=1.6, marker="o", markersize=3, label="this order")
+        axes.plot(own.transfers, own.chance, color=CHANCE, linewidth=1.1, linestyle="--", label="a random order")
+        axes.set_title(shortened(name.replace("_", " "), 26), fontsize=9)
+        axes.xaxis.set_major_locator(whole_numbers(6))
+        make_plain(axes)
     highest = frame[["high", "regret", "chance"]].max().max()
     panels[0].set_ylim(0, MARGIN * highest if highest > 0 else 1)  # all panels share it
     for axes in panels[len(names) :]:
@@ -56,15 +61,6 @@ def budget_curves(frame: pd.DataFrame, title: str) -> Figure:
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return figure
-
-
-def _draw(axes: Axes, own: pd.DataFrame, name: str) -> None:
-    axes.fill_between(own.transfers, own.low, own.high, color=BAND, linewidth=0, label="95 %, targets resampled")
-    axes.plot(own.transfers, own.regret, color=INK, linewidth=1.6, marker="o", markersize=3, label="this order")
-    axes.plot(own.transfers, own.chance, color=CHANCE, linewidth=1.1, linestyle="--", label="a random order")
-    axes.set_title(shortened(name.replace("_", " "), 26), fontsize=9)
-    axes.xaxis.set_major_locator(whole_numbers(6))
-    make_plain(axes)
 
 
 DEEPEST = 6.0  # drop of the log likelihood that is drawn
@@ -96,12 +92,7 @@ def likelihood_profile(profile: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-CHOICES = {
-    "outcome": "outcome",
-    "weights": "weights",
-    "cells": "cells",
-    "without_rater": "without rater",
-}
+CHOICES = {"outcome": "outcome", "weights": "weights", "cells": "cells", "without_rater": "without rater"}
 OF_RATINGS = (("o", "#1b7837"), ("s", "#762a83"), ("^", "#2166ac"), ("D", "#b35806"), ("v", "#4d4d4d"))
 GAP, WIDTH = 9, 66  # points, beside the axes and of a rating's column
 TICKS = (1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -124,25 +115,22 @@ def choices_of_slopes(slopes: pd.DataFrame, title: str) -> Figure:
         for line, words in zip([-0.9, *own.line], [shortened(rating, 13), *said], strict=True):
             beside: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "xytext": (GAP + WIDTH * number, 0)}
             axes.annotate(words, (1, line), **beside, textcoords="offset points", va="center", color=colour, fontsize=8)
-    _lines_of_choices(axes, lines, float(np.nanmin(slopes.p.to_numpy("float64"), initial=LEVEL)))
-    axes.set_xlabel("p of a slope, corrected for all ratings (right: the slopes, per step)", fontsize=8.5)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    return figure
-
-
-def _lines_of_choices(axes: Axes, curve: pd.DataFrame, smallest: float) -> None:
-    """A logarithmic axis for p down to the smallest, and a name for every line: the respect in which it differs."""
+    # A logarithmic axis for p down to the smallest, and a name for every line: the respect in which it differs.
+    smallest = float(np.nanmin(slopes.p.to_numpy("float64"), initial=LEVEL))
     axes.axvline(LEVEL, color="0.4", linewidth=0.9, linestyle="--", label=f"p = {LEVEL:g}")
     axes.set_xscale("log")
     axes.set_xticks([tick for tick in TICKS if tick >= smallest / 1.6])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
     axes.set_xlim(1.15, smallest / 1.6)
-    axes.set_ylim(len(curve) - 0.5, -0.7)
-    choices = curve[list(CHOICES)].astype("object").where(curve[list(CHOICES)].notna(), "")  # a file has nothing for ""
-    axes.set_yticks(range(len(curve)), [shortened(changed(row, choices.iloc[0]), 60) for _, row in choices.iterrows()])
+    axes.set_ylim(len(lines) - 0.5, -0.7)
+    choices = lines[list(CHOICES)].astype("object").where(lines[list(CHOICES)].notna(), "")  # a file has nothing for ""
+    axes.set_yticks(range(len(lines)), [shortened(changed(row, choices.iloc[0]), 60) for _, row in choices.iterrows()])
     axes.grid(axis="y", color="0.92")
     make_plain(axes)
+    axes.set_xlabel("p of a slope, corrected for all ratings (right: the slopes, per step)", fontsize=8.5)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    return figure
 
 
 def changed(row: Any, primary: Any) -> str:  # noqa: ANN401 - rows of a frame

@@ -235,17 +235,6 @@ def _height(rows: Sequence[Any]) -> float:
     return HEAD + ROW * len(rows) + FOOT + GAP
 
 
-def _limit(frame: pd.DataFrame) -> float:
-    """Where the axis ends, a number that is easily read: beyond nine of ten ends, and every gain of a single target."""
-    drawn = frame[frame.kind.isin(DRAWN)][["low", "high", "points"]].abs()
-    ends = drawn.to_numpy(float)[np.isfinite(drawn.to_numpy(float))]
-    reach = max(float(np.quantile(ends, 0.9)), LEAST_LIMIT) if ends.size else LEAST_LIMIT
-    if frame.target.nunique() == 1 and drawn.points.notna().any():
-        reach = max(reach, 1.02 * float(drawn.points.max()))
-    step = 10.0 ** np.floor(np.log10(reach))
-    return float(next(step * times for times in (1, 2, 3, 4, 5, 6, 8, 10) if step * times >= reach))
-
-
 def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: int | None = MOST_ROWS) -> Plan:
     """A panel per target at most ``width`` cm wide; of more than ``most`` transfers the best and the worst."""
     frame = with_texts(frame, ["intermediate", "row"])
@@ -253,7 +242,14 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
     targets = list(panels)
     across, panel_width, full = panels_on(width, len(targets))
     words, top = heading(title, full)
-    limit = _limit(frame)
+    # Where the axis ends, a number that is easily read: beyond nine of ten ends, and every gain of a single target.
+    drawn = frame[frame.kind.isin(DRAWN)][["low", "high", "points"]].abs()
+    ends = drawn.to_numpy(float)[np.isfinite(drawn.to_numpy(float))]
+    reach = max(float(np.quantile(ends, 0.9)), LEAST_LIMIT) if ends.size else LEAST_LIMIT
+    if frame.target.nunique() == 1 and drawn.points.notna().any():
+        reach = max(reach, 1.02 * float(drawn.points.max()))
+    step = 10.0 ** np.floor(np.log10(reach))
+    limit = float(next(step * times for times in (1, 2, 3, 4, 5, 6, 8, 10) if step * times >= reach))
     layers: dict[str, list[Mark]] = {"ground": [], "marks": [], "names": [*words]}
     for start in range(0, len(targets), across):
         heights = []
@@ -266,7 +262,21 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
         top += max(heights)
     for name in ("ground", "marks"):  # rows do not overlap, and marks of a kind are drawn together
         layers[name].sort(key=lambda mark: DEPTHS[name].index(type(mark)))
-    items = _legend(frame)
+    # What the marks mean; those that do not occur are left out.
+    kinds = set(frame.kind)
+    level = f"{LEVEL:.2f}".removeprefix("0")
+    drawn_items = [
+        (True, Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval")),
+        (True, Item(_sure_key, 34.0, "gain, harm: the interval excludes 0")),
+        (True, Item(_framed_key, 6.0, f"p \u2264 {level}, {CORRECTION}")),
+        ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
+        (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
+        ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
+        (MERGED in kinds, Item(lambda x, y: [Line(x, y, x + 10.0, y, INK, 0.7)], 10.0, "below: merged intermediates")),
+        ("floor" in kinds, Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0")),
+        ("whole model" in kinds, Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model")),
+    ]
+    items = [item for occurs, item in drawn_items if occurs]
     layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
     return rounded(Plan(full, bottom + EDGE, forest_words(frame, title), layers, top, entries(items)))
 
@@ -369,24 +379,6 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
         fill = colour if is_sure and not is_control else "#ffffff"
         marks.append(Dot(at(row.points), y, 1.7, fill, colour, 0.7))
     return marks
-
-
-def _legend(frame: pd.DataFrame) -> list[Item]:
-    """What the marks mean; those that do not occur are left out."""
-    kinds = set(frame.kind)
-    level = f"{LEVEL:.2f}".removeprefix("0")
-    entries = [
-        (True, Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval")),
-        (True, Item(_sure_key, 34.0, "gain, harm: the interval excludes 0")),
-        (True, Item(_framed_key, 6.0, f"p \u2264 {level}, {CORRECTION}")),
-        ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
-        (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
-        ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
-        (MERGED in kinds, Item(lambda x, y: [Line(x, y, x + 10.0, y, INK, 0.7)], 10.0, "below: merged intermediates")),
-        ("floor" in kinds, Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0")),
-        ("whole model" in kinds, Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model")),
-    ]
-    return [item for occurs, item in entries if occurs]
 
 
 def _sure_key(x: float, y: float) -> list[Mark]:

@@ -255,12 +255,7 @@ class Panelled(NamedTuple):
 
 
 def write_panels(
-    figure: Panelled,
-    settings: Iterable[tuple[str, pd.DataFrame, str]],
-    out: Path,
-    kept: Kept,
-    *,
-    prints: bool,
+    figure: Panelled, settings: Iterable[tuple[str, pd.DataFrame, str]], out: Path, kept: Kept, *, prints: bool
 ) -> list[FigureFiles]:
     """Draw the frame of every setting, which comes with its title, in as many parts as pages are needed, unless kept.
 

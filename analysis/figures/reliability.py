@@ -130,7 +130,15 @@ def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) ->
             layers["names"] += [label for label in names if label.text]
         top += _height(band.system.nunique(), across, side)
     layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # panels do not overlap
-    items = _legend(frame)
+    # What the marks mean; those that do not occur are left out.
+    is_system = frame.role == SYSTEM
+    shown = [
+        (is_system.any(), Item(_key(OTHERS), 16.0, "system: share of right answers of a bin")),
+        ((~is_system).any(), Item(_key(OWN), 16.0, "adapters, or the whole model")),
+        (True, Item(lambda x, y: [Line(x, y + 3.0, x + 8.0, y - 3.0, GRID, 0.8)], 8.0, "as often as said")),
+        (True, Item(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers")),
+    ]
+    items = [item for occurs, item in shown if occurs]
     layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
     return rounded(Plan(full, bottom + EDGE, reliability_words(frame, title), layers, top, entries(items)))
 
@@ -160,18 +168,6 @@ def _panel(own: pd.DataFrame, x: float, y: float, side: float) -> tuple[list[Mar
         names.append(Label(across, bottom + 6.6, f"{value:.0f}", SMALLEST, "middle", 0.0, SOFT))
         names.append(Label(x - 1.8, down + (5.0 if value else 0.0), f"{value:.0f}", SMALLEST, "end", 0.0, SOFT))
     return marks, names
-
-
-def _legend(frame: pd.DataFrame) -> list[Item]:
-    """What the marks mean; those that do not occur are left out."""
-    is_system = frame.role == SYSTEM
-    shown = [
-        (is_system.any(), Item(_key(OTHERS), 16.0, "system: share of right answers of a bin")),
-        ((~is_system).any(), Item(_key(OWN), 16.0, "adapters, or the whole model")),
-        (True, Item(lambda x, y: [Line(x, y + 3.0, x + 8.0, y - 3.0, GRID, 0.8)], 8.0, "as often as said")),
-        (True, Item(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers")),
-    ]
-    return [item for occurs, item in shown if occurs]
 
 
 def _key(colour: str) -> Any:  # noqa: ANN401 - a key

@@ -99,7 +99,22 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
     layout = layout_of(frame, width, top)
     texts = _texts(frame, layout.across)
     foot = layout.bottom + labels_below(frame, layout)
-    items = _legend(frame, texts)
+    # What area, colour, numbers, frames and marks mean; marks that do not occur are left out.
+    level = f"{LEVEL:.2f}".removeprefix("0")
+    area = f"area: |gain| / half-width of its 95 % interval (few seeds count less); here 1, 2, and {FULL:.0f} or more"
+    shown = {*frame.status, *map(_empty_state, frame.itertuples())}
+    beside = "beside the map: a gain; one whose interval excludes 0; one beyond the axis; bar: median"
+    items = [
+        Item(_area_key, 28.0, area),
+        Item(_colour_key, 62.0, f"gain: {whole(-LIMIT)} points or less to {whole(LIMIT)} or more"),
+        Item(_harm_key, 9.0, "with a bar: harm"),
+        *_number_item(frame, texts),
+        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
+        *(item for name, item in _corners().items() if frame[name].any()),
+        *(item for state, item in _states().items() if state in shown),
+        *([Item(lambda x, y: (), 0.0, BRACKETS)] if frame.is_unlearned.any() else []),
+        Item(_dots_key, 22.0, beside),
+    ]
     below, height = legend(items, EDGE, foot, layout.width - 2 * EDGE)
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
@@ -251,25 +266,6 @@ def _numbers(layout: Layout, texts: Texts) -> list[Label]:
 
 
 # The legend.
-
-
-def _legend(frame: pd.DataFrame, texts: Texts) -> list[Item]:
-    """What area, colour, numbers, frames and marks mean; marks that do not occur are left out."""
-    level = f"{LEVEL:.2f}".removeprefix("0")
-    area = f"area: |gain| / half-width of its 95 % interval (few seeds count less); here 1, 2, and {FULL:.0f} or more"
-    shown = {*frame.status, *map(_empty_state, frame.itertuples())}
-    beside = "beside the map: a gain; one whose interval excludes 0; one beyond the axis; bar: median"
-    return [
-        Item(_area_key, 28.0, area),
-        Item(_colour_key, 62.0, f"gain: {whole(-LIMIT)} points or less to {whole(LIMIT)} or more"),
-        Item(_harm_key, 9.0, "with a bar: harm"),
-        *_number_item(frame, texts),
-        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
-        *(item for name, item in _corners().items() if frame[name].any()),
-        *(item for state, item in _states().items() if state in shown),
-        *([Item(lambda x, y: (), 0.0, BRACKETS)] if frame.is_unlearned.any() else []),
-        Item(_dots_key, 22.0, beside),
-    ]
 
 
 def _number_item(frame: pd.DataFrame, texts: Texts) -> list[Item]:

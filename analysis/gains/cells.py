@@ -122,18 +122,15 @@ class ReadOnce(Store):
         if record.key not in self.answers:
             own = _predictions(self, record)
             own.decisions.flags.writeable = False
-            own = _sharing_rows(own, self.first.setdefault(record.spec["target"], own))
+            # The same predictions, with the arrays of the first ones where these are equal in value and type.
+            first = self.first.setdefault(record.spec["target"], own)
+            rows = {name: (getattr(first, name), getattr(own, name)) for name in ROWS}
+            same = {name: a for name, (a, b) in rows.items() if a.dtype == b.dtype and np.array_equal(a, b)}
+            own = replace(own, **same)
             if len(self.answers) * own.decisions.nbytes >= HELD:
                 return own
             self.answers[record.key] = own
         return self.answers[record.key]
-
-
-def _sharing_rows(own: Predictions, first: Predictions) -> Predictions:
-    """The same predictions, with the arrays of the first ones where these are equal in value and type."""
-    rows = {name: (getattr(first, name), getattr(own, name)) for name in ROWS}
-    same = {name: a for name, (a, b) in rows.items() if a.dtype == b.dtype and np.array_equal(a, b)}
-    return replace(own, **same)
 
 
 def predictions(store: Store, record: Record) -> Predictions:
@@ -396,11 +393,7 @@ def column_of(store: Store, cells: Sequence[Cell], *, draws: int, seed: int, sco
     records = [store.get(cell.key) for cell in cells]
     lanes = [Lane(cell.role, cell.intermediate, cell.seed, cell.system) for cell in cells]
     where = (cells[0].target, cells[0].setting)
-    return _column(store, *where, _by_lane(lanes, records), draws=draws, seed=seed, scored=scored)
-
-
-def _by_lane(lanes: Iterable[Lane], records: Iterable[Record]) -> dict[Lane, Record]:
-    """A column's records by lane; MixedRecords, with both names, for a lane that has two."""
+    # A column's records by lane; MixedRecords, with both names, for a lane that has two.
     of_lanes: dict[Lane, Record] = {}
     for lane, record in zip(lanes, records, strict=True):
         if (other := of_lanes.setdefault(lane, record)).key != record.key:
@@ -409,7 +402,7 @@ def _by_lane(lanes: Iterable[Lane], records: Iterable[Record]) -> dict[Lane, Rec
                 f"records {other.key} and {record.key}: both are the {lane.role}{on} of {record.spec['target']},"
                 f" seed {lane.seed}; run the study again to write its cells anew"
             )
-    return of_lanes
+    return _column(store, *where, of_lanes, draws=draws, seed=seed, scored=scored)
 
 
 def with_full_baselines(planned: pd.DataFrame) -> pd.DataFrame:
@@ -421,14 +414,7 @@ def with_full_baselines(planned: pd.DataFrame) -> pd.DataFrame:
 
 
 def _column(
-    store: Store,
-    target: str,
-    setting: str,
-    records: dict[Lane, Record],
-    *,
-    draws: int,
-    seed: int,
-    scored: Scored,
+    store: Store, target: str, setting: str, records: dict[Lane, Record], *, draws: int, seed: int, scored: Scored
 ) -> Column:
     (lane, first), *others = records.items()
     shown = predictions(store, first)
@@ -465,20 +451,7 @@ def _check_training(first: Record, other: Record) -> None:
             f"records {first.key} and {other.key}: training versions {versions[0]} and {versions[1]} cannot be"
             " compared; run the study again to train both alike"
         )
-    _check_identity(first, other)
-
-
-def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
-    """Raise MixedRecords unless two cells of a column have the same test rows."""
-    for name in ROWS:
-        if not np.array_equal(getattr(shown, name), getattr(own, name)):
-            raise MixedRecords(
-                f"records {first.key} and {other.key}: their test {name} differ; run the study again on one set of data"
-            )
-
-
-def _check_identity(first: Record, other: Record) -> None:
-    """Raise MixedRecords where one of two records names its backbone by more than the other, or names another."""
+    # Raise MixedRecords where one of two records names its backbone by more than the other, or names another.
     schemas = [record.spec.get("schema") for record in (first, other)]
     if schemas[0] != schemas[1]:
         raise MixedRecords(
@@ -491,3 +464,12 @@ def _check_identity(first: Record, other: Record) -> None:
             f"records {first.key} and {other.key}: trained on backbones that differ ({', '.join(odd)}); run the study"
             " again to train all of it on one"
         )
+
+
+def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
+    """Raise MixedRecords unless two cells of a column have the same test rows."""
+    for name in ROWS:
+        if not np.array_equal(getattr(shown, name), getattr(own, name)):
+            raise MixedRecords(
+                f"records {first.key} and {other.key}: their test {name} differ; run the study again on one set of data"
+            )

@@ -201,7 +201,17 @@ def merged_gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: 
     for gain in own.to_dict("records"):
         name, where = gain["intermediate"], (gain["target"], gain["setting"])
         best = compared[where].best(gain["baseline"]) if where in compared else {}
-        planned_as = _planned(name, recipes[name, gain["target"]])
+        # What a row is, from its recipe.
+        merge = recipes[name, gain["target"]]
+        by, weights = merge.get("by", ""), merge["weights"]
+        planned_as = {
+            "row": name,
+            "rule": merge["rule"],
+            "parents": len(merge["parents"]),
+            "best": merge.get("best", pd.NA),
+            "by": by["similarity"] if isinstance(by, Mapping) else by,
+            "weighed_by": weights["similarity"] if isinstance(weights, Mapping) else weights,
+        }
         rows.append({**gain, **planned_as, **of_rows.get((name, where), {}), **best})
     return framed(pd.DataFrame(rows), MERGED)
 
@@ -221,19 +231,6 @@ def merged_means(merged: pd.DataFrame) -> pd.DataFrame:
 
 def _merged_cells(manifest: Manifest) -> Iterator[Mapping[str, Any]]:
     return (cell for cell in manifest["cells"] if planned_role(cell) in MERGED_ROLES)
-
-
-def _planned(name: str, merge: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row is, from its recipe."""
-    by, weights = merge.get("by", ""), merge["weights"]
-    return {
-        "row": name,
-        "rule": merge["rule"],
-        "parents": len(merge["parents"]),
-        "best": merge.get("best", pd.NA),
-        "by": by["similarity"] if isinstance(by, Mapping) else by,
-        "weighed_by": weights["similarity"] if isinstance(weights, Mapping) else weights,
-    }
 
 
 @dataclass(frozen=True)

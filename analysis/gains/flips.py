@@ -195,9 +195,7 @@ def by_group(items: pd.DataFrame) -> pd.DataFrame:
 def over_seeds(items: pd.DataFrame) -> pd.DataFrame:
     """One row per test item that changed in some seed: OVER_SEEDS, from the most improved to the most worsened."""
     marked = items.assign(
-        better=items.change == BETTER,
-        worse=items.change == WORSE,
-        error_change=items.error_after - items.error_before,
+        better=items.change == BETTER, worse=items.change == WORSE, error_change=items.error_after - items.error_before
     )
     by_item = marked.groupby("id", sort=False).agg(
         group=("group", "first"),

@@ -219,7 +219,16 @@ def _gain(
     top = [cell for cell in pair.cells if cell.seed in difference.seeds]
     base = [cell for cell in alone[BASELINE] if cell.seed in difference.base_seeds]
     is_short = len(top) < len(pair.cells) or len(base) < len(alone[BASELINE])
-    flags = _gain_flags(difference, top, base, is_short, column)
+    # What is unusual of a gain, of the cells ``top`` of its transfer, and of those of its baseline.
+    score, baseline = difference.scores.mean(), difference.baselines.mean()
+    states = {
+        "missing_seeds": is_short,
+        "few_groups": column.groups.count < FEW_GROUPS,
+        "undefined_r": np.isnan(score - baseline),
+        "percent_undefined": baseline < SMALLEST_BASELINE,
+    }
+    named = [name for name, holds in states.items() if holds]
+    flags = [*named, *flags_of(cell.flags for cell in top), *["baseline_collapsed"] * _is_any_collapsed(base)]
     live = [cell.liveness for cell in top if not np.isnan(cell.liveness)]
     is_full = alone[FULL_BASELINE] is alone[BASELINE]
     full = alone[FULL_BASELINE]
@@ -251,21 +260,6 @@ def _planned(pair: Pair) -> dict[str, Any]:
 
 def _is_any_collapsed(cells: Iterable[Cell]) -> bool:
     return any(cell.collapsed is not pd.NA and cell.collapsed for cell in cells)
-
-
-def _gain_flags(
-    difference: _Difference, top: Sequence[Cell], base: Sequence[Cell], is_short: bool, column: Column
-) -> list[str]:
-    """What is unusual of a gain, of the cells ``top`` of its transfer, and of those of its baseline."""
-    score, baseline = difference.scores.mean(), difference.baselines.mean()
-    states = {
-        "missing_seeds": is_short,
-        "few_groups": column.groups.count < FEW_GROUPS,
-        "undefined_r": np.isnan(score - baseline),
-        "percent_undefined": baseline < SMALLEST_BASELINE,
-    }
-    named = [name for name, holds in states.items() if holds]
-    return [*named, *flags_of(cell.flags for cell in top), *["baseline_collapsed"] * _is_any_collapsed(base)]
 
 
 def _difference_fields(difference: _Difference, metric: str) -> dict[str, Any]:

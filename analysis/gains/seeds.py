@@ -79,16 +79,13 @@ def moderated(variances: FloatArray, freedom: int) -> tuple[FloatArray, float]:
     excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2))
     if excess <= 0:
         return np.full(variances.size, mean), most
-    prior = 2 * _inverse_trigamma(excess)
-    return (prior * mean + freedom * variances) / (prior + freedom), min(prior + freedom, most)
-
-
-def _inverse_trigamma(value: float) -> float:
-    """The x whose trigamma is ``value`` > 0; trigamma(x) lies between 1 / x and 1 / x + 1 / x^2."""
+    # The x whose trigamma is ``value`` > 0; trigamma(x) lies between 1 / x and 1 / x + 1 / x^2.
     from scipy.optimize import brentq  # a quarter of a second, which a report whose gains are kept needs not
 
-    bounds = 1 / value, (1 + np.sqrt(1 + 4 * value)) / (2 * value)
-    return float(brentq(lambda x: polygamma(1, x) - value, *bounds, rtol=1e-12))
+    bounds = 1 / excess, (1 + np.sqrt(1 + 4 * excess)) / (2 * excess)
+    inverse_trigamma = float(brentq(lambda x: polygamma(1, x) - excess, *bounds, rtol=1e-12))
+    prior = 2 * inverse_trigamma
+    return (prior * mean + freedom * variances) / (prior + freedom), min(prior + freedom, most)
 
 
 RUNS_DIFFER_BY = 3.4  # points, standard deviation of a cell's score
@@ -101,7 +98,18 @@ def luck_of_a_run(gains: pd.DataFrame) -> str:
     tested = gains[gains.p.notna()]
     single = int((tested.seed_error == 0).sum())
     if not single:
-        return _of_own_seeds(tested)
+        # What a single run of these gains would have been worth; nothing where runs cannot be counted in pairs.
+        own = tested[(tested.seed_error > 0) & (tested.n_seeds == tested.n_baseline_seeds)]
+        if own.empty:
+            return ""
+        through = np.sqrt((own.run_error**2).mean())
+        varies = np.sqrt(variance_of_a_run(own).mean())
+        return (
+            f"A single run of these gains would have had p <= {LEVEL} where there is no effect in about"
+            f" {100 * false_share(own).mean():.0f} % of them, not 5 %: it would have told of a standard error of"
+            f" {through:.1f} points, through test items alone, where runs and items together make {varies:.1f}. What is"
+            " counted here allows for both (docs/significance.md)."
+        )
     which = "All of them hold" if single == len(tested) else f"Of them {single} hold{'s' * (single == 1)}"
     low, high = sorted(f"{100 * share:.0f}" for share in WRONG.values())
     share = low if low == high else f"{low} to {high}"
@@ -109,21 +117,6 @@ def luck_of_a_run(gains: pd.DataFrame) -> str:
         f"{which} for one training run, and another run would give others: simulated without any effect, where runs"
         f" differ by {RUNS_DIFFER_BY} points, {share} % of studies with {TRANSFERS} transfers to a target had a"
         " significant gain or harm, not 5 % (docs/significance.md); more seeds tell."
-    )
-
-
-def _of_own_seeds(gains: pd.DataFrame) -> str:
-    """What a single run of these gains would have been worth; nothing where runs cannot be counted in pairs."""
-    own = gains[(gains.seed_error > 0) & (gains.n_seeds == gains.n_baseline_seeds)]
-    if own.empty:
-        return ""
-    through = np.sqrt((own.run_error**2).mean())
-    varies = np.sqrt(variance_of_a_run(own).mean())
-    return (
-        f"A single run of these gains would have had p <= {LEVEL} where there is no effect in about"
-        f" {100 * false_share(own).mean():.0f} % of them, not 5 %: it would have told of a standard error of"
-        f" {through:.1f} points, through test items alone, where runs and items together make {varies:.1f}. What is"
-        " counted here allows for both (docs/significance.md)."
     )
 
 

@@ -61,7 +61,16 @@ def p_of_orders(
     share, joint = _shares(np.concatenate([grid.mean_ndcg(values, block) for block in blocks]))
     codes = np.unique([family[task] for task in grid.tasks], return_inverse=True)[1]
     if codes.max() + 1 >= FEWEST_FAMILIES:
-        of_families = _shares(_over_families(grid, values, codes))
+        # Mean NDCG [draws, rankings], the observed first, where families change places, and tasks within families.
+        known = np.where(np.isfinite(values), values, np.nanmean(values, axis=(1, 2), keepdims=True))
+        typical = np.stack([family_typical(value, codes) for value in known])
+        own = values - typical[:, codes[:, None], codes]
+        total, arranged = np.empty((FAMILY_DRAWS + 1, len(values))), _family_arrangements(codes)
+        for draws in np.array_split(np.arange(FAMILY_DRAWS + 1), -(-FAMILY_DRAWS // BLOCK)):
+            families, tasks = arranged[0][draws], arranged[1][draws]
+            between = typical[:, families[:, codes][:, :, None], families[:, codes][:, None]]
+            total[draws] = grid.mean_ndcg_of(own[:, tasks[:, :, None], tasks[:, None]] + between)
+        of_families = _shares(total)
         share, joint = (np.maximum(pair, other) for pair, other in zip((share, joint), of_families, strict=True))
     return pd.DataFrame({"p": share, "p_corrected": joint}, index=shown).reindex(list(names))
 
@@ -74,19 +83,6 @@ def _shares(draws: Array) -> tuple[Array, Array]:
     share = (draws >= draws[0] - ROUNDING).mean(axis=0)
     joint = (sizes.max(axis=1, keepdims=True) >= sizes[0] - ROUNDING).mean(axis=0)
     return share, joint
-
-
-def _over_families(grid: _Grid, values: Array, codes: Array) -> Array:
-    """Mean NDCG [draws, rankings], the observed first, where families change places, and tasks within families."""
-    known = np.where(np.isfinite(values), values, np.nanmean(values, axis=(1, 2), keepdims=True))
-    typical = np.stack([family_typical(value, codes) for value in known])
-    own = values - typical[:, codes[:, None], codes]
-    total, arranged = np.empty((FAMILY_DRAWS + 1, len(values))), _family_arrangements(codes)
-    for draws in np.array_split(np.arange(FAMILY_DRAWS + 1), -(-FAMILY_DRAWS // BLOCK)):
-        families, tasks = arranged[0][draws], arranged[1][draws]
-        between = typical[:, families[:, codes][:, :, None], families[:, codes][:, None]]
-        total[draws] = grid.mean_ndcg_of(own[:, tasks[:, :, None], tasks[:, None]] + between)
-    return total
 
 
 def family_typical(values: Array, family: Array) -> Array:

@@ -333,7 +333,12 @@ def grid_of(results: Results, specification: Specification, similarities: pd.Dat
     mask, outcome, error = (np.zeros((len(kept), len(kept)), dtype=kind) for kind in (bool, float, float))
     mask[pairs], outcome[pairs], error[pairs] = True, values[usable], errors[usable]
     if specification.outcome == "winsorised" and mask.any():
-        outcome = _winsorised(outcome, mask)
+        # The outcome with the 5 % largest deviations from its target's mean pulled in at either end.
+        means = np.where(mask, outcome, 0.0).sum(0) / np.maximum(mask.sum(0), 1)
+        centred = outcome - means
+        low, high = np.quantile(centred[mask], [WINSORISED_SHARE, 1 - WINSORISED_SHARE])
+        pulled: Array = np.where(mask, np.clip(centred, low, high), 0.0)
+        outcome = pulled
     weights, heterogeneity = _weights(outcome, error, mask, specification.weights)
     families, family = np.unique(results.tasks.family.iloc[kept].fillna("").astype(str), return_inverse=True)
     unrated = [task for task in tasks if task not in position]
@@ -429,15 +434,6 @@ def _matrix(similarities: pd.DataFrame | None, name: str, tasks: list[str]) -> A
     similarity: Array = wide.to_numpy("float64").copy()
     np.fill_diagonal(similarity, 0.0)
     return similarity
-
-
-def _winsorised(outcome: Array, mask: Array) -> Array:
-    """The outcome with the 5 % largest deviations from its target's mean pulled in at either end."""
-    means = np.where(mask, outcome, 0.0).sum(0) / np.maximum(mask.sum(0), 1)
-    centred = outcome - means
-    low, high = np.quantile(centred[mask], [WINSORISED_SHARE, 1 - WINSORISED_SHARE])
-    pulled: Array = np.where(mask, np.clip(centred, low, high), 0.0)
-    return pulled
 
 
 def _weights(outcome: Array, error: Array, mask: Array, how: str) -> tuple[Array, float]:

@@ -296,14 +296,11 @@ class Model:
             slopes.append(scores[at] / information[best])
             errors.append(1 / np.sqrt(information[best]))
         shaped = (np.stack(rows) for rows in (ratios, points, slopes, errors))
-        return Fit(self._weight(without), without.argmax(0), *shaped)
-
-    def _weight(self, without: Array) -> Array:
-        """Weights [points, grids] of points in a p, by their log likelihoods without a slope."""
+        # Weights [points, grids] of points in a p, by their log likelihoods without a slope.
         differing = differs(self.parts, self.points)
         weight = np.zeros(without.shape)
         weight[differing] = np.exp(without[differing] - without[differing].max(0))
-        return np.asarray(weight / weight.sum(0))
+        return Fit(np.asarray(weight / weight.sum(0)), without.argmax(0), *shaped)
 
     def largest(self, contrasts: Array) -> Array:
         """The largest log likelihood [grids] over all points, without a slope."""
@@ -324,20 +321,17 @@ class Model:
         if point not in self._nulls:
             rng = np.random.default_rng((self.seed, point))
             drawn = self.roots[point] @ rng.normal(size=(self.effects.count, self.draws))
-            self._nulls[point] = np.sort(self._largest_ratio(drawn))
+            # The largest ratio of the constructs [grids], alone.
+            without = self._without_slope(drawn)
+            best = without.max(0)
+            largest = best
+            for projection, information in zip(self.projections, self.information, strict=True):
+                scores = (projection / np.sqrt(2 * information)[:, None]) @ drawn
+                np.square(scores, out=scores)
+                scores += without
+                largest = np.maximum(largest, scores.max(0))
+            self._nulls[point] = np.sort(np.asarray(2 * (largest - best)))
         return self._nulls[point]
-
-    def _largest_ratio(self, contrasts: Array) -> Array:
-        """The largest ratio of the constructs [grids], alone."""
-        without = self._without_slope(contrasts)
-        best = without.max(0)
-        largest = best
-        for projection, information in zip(self.projections, self.information, strict=True):
-            scores = (projection / np.sqrt(2 * information)[:, None]) @ contrasts
-            np.square(scores, out=scores)
-            scores += without
-            largest = np.maximum(largest, scores.max(0))
-        return np.asarray(2 * (largest - best))
 
     def _without_slope(self, contrasts: Array) -> Array:
         """Log likelihoods [points, grids] without a slope."""

@@ -97,7 +97,9 @@ def mixed(
     """The mixed-model test of a study; for a grid that is too small for it, the reason in place of verdicts."""
     grid = grid_of(results, specification, similarities)
     titles = {name: feature.title for name, feature in features_of(results).items()}
-    untested = _untested(results, grid, titles)
+    # Rows of the ratings that are the same for all tasks.
+    rated = set(results.constructs)
+    untested = [row for name, why in grid.left_out.items() if name in rated for row in _not_tested([name], titles, why)]
     used = (*grid.notes, *_left_out(results, grid))
     if (reason := why_not(grid)) is not None:
         rows = [*_not_tested(grid.constructs, titles, reason), *untested]
@@ -302,12 +304,6 @@ def _profile(test: MixedTest, titles: dict[str, str], tried: _Tried) -> pd.DataF
         values = {"slope": own / test.deviations[construct], "drop": drop.max() - drop, "p": tried.ps[construct]}
         frames.append(pd.DataFrame({"construct": name, "title": titles[name], **values}))
     return framed(pd.concat(frames, ignore_index=True), PROFILE)
-
-
-def _untested(results: Results, grid: Grid, titles: dict[str, str]) -> list[dict[str, Any]]:
-    """Rows of the ratings that are the same for all tasks."""
-    rated = set(results.constructs)
-    return [row for name, why in grid.left_out.items() if name in rated for row in _not_tested([name], titles, why)]
 
 
 def _not_tested(names: list[str], titles: dict[str, str], why: str) -> list[dict[str, Any]]:

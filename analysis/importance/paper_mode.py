@@ -160,11 +160,17 @@ def paper_blocks(results: Results, pairs: pd.DataFrame, setting: PaperSetting, s
             chosen = [name] if setting.difference else [f"{name}_intermediate", f"{name}_target"]
             blocks[name] = columns[chosen].to_numpy()
         elif feature.kind == SIZE:
-            blocks[name] = _signs(columns[name].to_numpy(), one_hot=setting.one_hot_signs)
+            ratios = columns[name].to_numpy()
+            signs: Array = np.sign(ratios)[:, None]
+            blocks[name] = 1.0 * (signs == np.array([-1.0, 0.0, 1.0])) if setting.one_hot_signs else signs
         elif feature.kind == DIFFERENCE:
             blocks[name] = columns.to_numpy()
         elif feature.kind == CATEGORY:
-            blocks[name] = _codes(columns[name], alphabetical=setting.alphabetical)
+            values = columns[name]
+            kinds = list(dict.fromkeys(values.dropna()))
+            order = sorted(kinds, key=lambda kind: kind.split(">")) if setting.alphabetical else kinds
+            codes: Array = values.map({kind: code for code, kind in enumerate(order)}).to_numpy("float64")[:, None]
+            blocks[name] = codes
     return {name: block.astype("float64") for name, block in blocks.items() if np.isfinite(block.astype(float)).all()}
 
 
@@ -267,18 +273,6 @@ def _stand_in(name: str, n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
     """Random numbers with the spread of real similarities: cosines .2, fused ranks .01."""
     stand_in = rng.uniform(0.2, 0.9, n_rows) if name == "data_similarity" else rng.normal(0.0, 0.01, n_rows)
     return pd.DataFrame({name: stand_in})
-
-
-def _signs(ratios: Array, *, one_hot: bool) -> Array:
-    signs: Array = np.sign(ratios)[:, None]
-    return 1.0 * (signs == np.array([-1.0, 0.0, 1.0])) if one_hot else signs
-
-
-def _codes(values: pd.Series, *, alphabetical: bool) -> Array:
-    kinds = list(dict.fromkeys(values.dropna()))
-    order = sorted(kinds, key=lambda kind: kind.split(">")) if alphabetical else kinds
-    codes: Array = values.map({kind: code for code, kind in enumerate(order)}).to_numpy("float64")[:, None]
-    return codes
 
 
 def _notes(pairs: pd.DataFrame, usable: Array, left_out: list[str]) -> tuple[str, ...]:

@@ -146,7 +146,8 @@ def _of_pairs(store: Store, manifest: Manifest) -> dict[str, dict[tuple[str, str
         for pair in permutations(contents, 2):
             if (measure := _measure(store, kind, inputs(*(contents[task] for task in pair)))) is not None:
                 for column, field in fields.items():
-                    by_column[column][pair] = _number(measure.result[field])
+                    value = measure.result[field]
+                    by_column[column][pair] = float("nan") if value is None else value
     return by_column
 
 
@@ -155,7 +156,3 @@ def _measure(store: Store, kind: str, inputs: Mapping[str, object]) -> Measure |
         return store.measure(kind, inputs)
     except MissingRecord:
         return None
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value

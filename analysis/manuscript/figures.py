@@ -13,7 +13,6 @@ from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
@@ -260,7 +259,12 @@ def _fold(figure: Figure, width: float, height: float) -> None:
         axes.title.set_text(_lines(axes.get_title(), int(0.8 * own)))
         axes.xaxis.label.set_text(_lines(axes.get_xlabel(), int(0.55 * own)))
         axes.yaxis.label.set_text(_lines(axes.get_ylabel(), int(0.62 * upright)))
-        _turn_ticks(axes, own)
+        # Turn names below the axes that would not stand side by side.
+        names = [label for label in axes.get_xticklabels() if label.get_text() and not label.get_rotation()]
+        longest = max((len(line) for label in names for line in label.get_text().splitlines()), default=0)
+        if len(names) * (longest + 1) > 0.75 * own:
+            for label in names:
+                label.set(rotation=45, ha="right", rotation_mode="anchor")
     for legend in list(figure.legends):
         texts = [label.get_text() for label in legend.get_texts()]
         columns = max(1, min(letters // (max(map(len, texts)) + 8), len(texts)))
@@ -268,15 +272,6 @@ def _fold(figure: Figure, width: float, height: float) -> None:
         handles = [handle for handle in legend.legend_handles if handle is not None]
         figure.legend(handles, [_lines(text, letters - 14) for text in texts], ncols=columns, **style)
         legend.remove()
-
-
-def _turn_ticks(axes: Axes, letters: int) -> None:
-    """Turn names below the axes that would not stand side by side."""
-    names = [label for label in axes.get_xticklabels() if label.get_text() and not label.get_rotation()]
-    longest = max((len(line) for label in names for line in label.get_text().splitlines()), default=0)
-    if len(names) * (longest + 1) > 0.75 * letters:
-        for label in names:
-            label.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
 def _lines(text: str, letters: int) -> str:

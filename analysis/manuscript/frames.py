@@ -330,10 +330,7 @@ def _ends(gains: pd.DataFrame) -> pd.DataFrame:
     n_worst = min(TOP, len(ranked) - n_best)
     best, worst = ranked.head(n_best), ranked.tail(n_worst)
     return pd.concat(
-        [
-            best.assign(end=BEST, place=range(1, n_best + 1)),
-            worst.assign(end=WORST, place=range(n_worst, 0, -1)),
-        ]
+        [best.assign(end=BEST, place=range(1, n_best + 1)), worst.assign(end=WORST, place=range(n_worst, 0, -1))]
     )
 
 

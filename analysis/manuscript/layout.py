@@ -111,19 +111,7 @@ def as_markdown(table: Table) -> str:
 
 def as_latex(table: Table, venue: Venue) -> str:
     """The table as floats, as few as can hold it: broken by columns, then by rows."""
-    table = _folded(table)
-    fit = _fit(table, venue)
-    parts = [part for narrow in _narrow(table, fit) for part in _short(narrow, fit)]
-    floats = []
-    for number, (part, first) in enumerate(parts, start=1):
-        more = f" (part {number} of {len(parts)})" if len(parts) > 1 else ""
-        label = f"tab:{table.name}" if number == 1 else f"tab:{table.name}-{number}"
-        floats.append(_float(part, first, fit, f"{table.caption}{more}", label))
-    return "\n\n".join(floats) + "\n"
-
-
-def _folded(table: Table) -> Table:
-    """The table, whose labels are broken over lines where one of them is long."""
+    # The table, whose labels are broken over lines where one of them is long.
     kinds = [
         "text"
         if column.kind == "label" and any(points_wide(row[place], 10) > LONGEST for row in table.rows)
@@ -131,15 +119,19 @@ def _folded(table: Table) -> Table:
         for place, column in enumerate(table.columns)
     ]
     columns = tuple(Column(column.head, kind) for column, kind in zip(table.columns, kinds, strict=True))
-    return replace(table, columns=columns)
-
-
-def _fit(table: Table, venue: Venue) -> Fit:
-    """The first place and size that hold all columns; the smallest type over the whole page if none does."""
+    table = replace(table, columns=columns)
+    # The first place and size that hold all columns; the smallest type over the whole page if none does.
     sizes = list(SIZES)
     choices = [Fit(size, venue.column, False) for size in sizes] if venue.is_two_column else []
     choices += [Fit(size, venue.page, venue.is_two_column) for size in sizes]
-    return next((choice for choice in choices if _needed(table, SIZES[choice.size]) <= choice.points), choices[-1])
+    fit = next((choice for choice in choices if _needed(table, SIZES[choice.size]) <= choice.points), choices[-1])
+    parts = [part for narrow in _narrow(table, fit) for part in _short(narrow, fit)]
+    floats = []
+    for number, (part, first) in enumerate(parts, start=1):
+        more = f" (part {number} of {len(parts)})" if len(parts) > 1 else ""
+        label = f"tab:{table.name}" if number == 1 else f"tab:{table.name}-{number}"
+        floats.append(_float(part, first, fit, f"{table.caption}{more}", label))
+    return "\n\n".join(floats) + "\n"
 
 
 def _needed(table: Table, size: float) -> float:

@@ -13,7 +13,7 @@ from analysis.manuscript.frames import Subject, read_data, write_data
 from analysis.manuscript.latex import escaped
 from analysis.manuscript.layout import Table, Venue, as_latex, as_markdown
 from analysis.manuscript.methods import checklist, methods
-from analysis.manuscript.numbers import Number, filled, numbers, write_numbers
+from analysis.manuscript.numbers import filled, numbers, write_numbers
 from analysis.manuscript.references import as_markdown as licences_page
 from analysis.manuscript.references import bibliography, cited_uses, licences, used
 from analysis.manuscript.tables import tables
@@ -112,7 +112,22 @@ def write_paper(
     made = tables(frames, banner)
     _write_tables(made, venue, out / "tables")
     drawn = write_figures(frames, venue, out / "figures", banner, subject.question.kept)
-    _write_text(subject, quoted, out)
+    # Methods and checklist in both forms, and what they cite.
+    uses = used(subject)
+    printed = {number.macro: number.printed for number in quoted if number.printed}
+    parts, answers = methods(subject, uses), checklist(subject)
+    sections = [f"## {head}\n\n{latex.as_markdown(text, printed)}" for head, text in parts]
+    write_text(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")
+    paragraphs = [rf"\paragraph{{{escaped(head)}.}} {latex.as_latex(text, printed)}" for head, text in parts]
+    write_text(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
+    asked = [f"- **{question}** {latex.as_markdown(answer, printed)}" for question, answer in answers]
+    write_text(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
+    items = [rf"\item \textbf{{{escaped(question)}}} {latex.as_latex(answer, printed)}" for question, answer in answers]
+    lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
+    write_text(out / "checklist.tex", "\n".join(lines) + "\n")
+    cited = cited_uses(uses, [text for _, text in (*parts, *answers)])
+    write_text(out / "references.bib", bibliography(cited))
+    write_text(out / "licences.md", licences_page(licences(subject)))
     page = out / "main.tex"
     write_text(page, document(f"{banner}{subject.title}", venue, [drawing.name for drawing in made], drawn))
     for path, text in own.items():
@@ -137,22 +152,3 @@ def _write_tables(made: Sequence[Table], venue: Venue, out: Path) -> None:
     for table in made:
         write_text(out / f"{table.name}.tex", as_latex(table, venue))
         write_text(out / f"{table.name}.md", as_markdown(table))
-
-
-def _write_text(subject: Subject, quoted: Sequence[Number], out: Path) -> None:
-    """Methods and checklist in both forms, and what they cite."""
-    uses = used(subject)
-    printed = {number.macro: number.printed for number in quoted if number.printed}
-    parts, answers = methods(subject, uses), checklist(subject)
-    sections = [f"## {head}\n\n{latex.as_markdown(text, printed)}" for head, text in parts]
-    write_text(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")
-    paragraphs = [rf"\paragraph{{{escaped(head)}.}} {latex.as_latex(text, printed)}" for head, text in parts]
-    write_text(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
-    asked = [f"- **{question}** {latex.as_markdown(answer, printed)}" for question, answer in answers]
-    write_text(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
-    items = [rf"\item \textbf{{{escaped(question)}}} {latex.as_latex(answer, printed)}" for question, answer in answers]
-    lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
-    write_text(out / "checklist.tex", "\n".join(lines) + "\n")
-    cited = cited_uses(uses, [text for _, text in (*parts, *answers)])
-    write_text(out / "references.bib", bibliography(cited))
-    write_text(out / "licences.md", licences_page(licences(subject)))

@@ -58,10 +58,7 @@ GAINS = {
     "smallest visible gains": ("johnson-welch-1940-applications",),
 }
 APPROXIMATED = {"correction (false discovery rate)": ("benjamini-hochberg-1995-controlling",)}
-RATINGS = {
-    "agreement of raters": ("hayes-krippendorff-2007-answering",),
-    "rank correlation": ("spearman-1904-proof",),
-}
+RATINGS = {"agreement of raters": ("hayes-krippendorff-2007-answering",), "rank correlation": ("spearman-1904-proof",)}
 EXPLAINED = {
     PAPERS_WAY: ("drucker-etal-1997-support", "breiman-2001-random"),
     MIXED: ("dersimonian-laird-1986-meta", "hartung-knapp-2001-refined"),
@@ -163,11 +160,7 @@ def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield OF_OTHERS, f"{name} ({origin_of(spec)})", ()
     rules = {recipe["rule"] for recipe in subject.recipes.values()}
     yield from ((MERGING, rule, keys) for rule, keys in MERGES.items() if rule in rules)
-    yield from _trainings(subject)
-
-
-def _trainings(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """What trained them, as far as records say it."""
+    # What trained them, as far as records say it.
     yield TRAINING, "adapters library", (LIBRARY,)
     if subject.stored:
         yield TRAINING, "AdamW", (ADAMW,)
@@ -200,10 +193,7 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         cited[OVER_ROWS] = ("westfall-young-1993-resampling",)
     if len(subject.results.ratings):
         cited |= RATINGS
-    worked = {
-        PAPERS_WAY: subject.has_importances(),
-        MIXED: subject.why_no_slopes() is None,
-    }
+    worked = {PAPERS_WAY: subject.has_importances(), MIXED: subject.why_no_slopes() is None}
     cited |= {name: keys for name, keys in EXPLAINED.items() if worked[name]}
     cited |= _measure_keys(subject)
     for name, keys in cited.items():

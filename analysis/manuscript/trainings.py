@@ -54,11 +54,7 @@ FORMATS = {
     " turns is one segment.",
     "tags": "Roles and the text to be judged were marked by words in the input, as in the paper.",
 }
-KEPT = {
-    "head": "their first tokens",
-    "tail": "their last tokens",
-    "head+tail": "their first and last tokens",
-}
+KEPT = {"head": "their first tokens", "tail": "their last tokens", "head+tail": "their first and last tokens"}
 SETTINGS = {
     "epochs": "epochs: {}",
     "batch_size": "rows in a batch: {}",
@@ -90,10 +86,21 @@ def models(subject: Subject, uses: Sequence[Use]) -> str:
 
 def training(subject: Subject, uses: Sequence[Use]) -> str:
     """How it was trained: optimizer, settings, implementation, input, seeds, and what it took."""
+    several = any(record.spec.get("training", {}).get("epochs", 0) > 1 for record in records_of(subject))
+    kept_epoch = "The weights of the epoch with the best validation score were kept." if several else ""
+    # The seeds that are planned, and how many of them transfers have while these are not all.
+
+    def words(seeds: Sequence[int]) -> str:
+        return f"{'seed' if len(seeds) == 1 else 'seeds'} {inline(list(seeds))}"
+
+    planned, more = list(subject.study["seeds"]), list(subject.study.get("baseline_seeds") or ())
+    alone = f"; targets alone with {words(more)}" if more and more != planned else ""
+    finished = seeds_of(subject.stored.gains) if subject.stored else ""
+    some = "" if finished in ("", str(len(planned))) else f" A transfer has {finished} of them so far."
     parts = [
         f"Training used AdamW{keys_of(uses, TRAINING, 'AdamW')}: {_schedule(subject)}.",
         settings_of(subject, "{}."),
-        _kept_epoch(subject),
+        kept_epoch,
         _search_sentence(subject.study, uses),
         losses_of(subject, uses),
         _weights(subject),
@@ -103,7 +110,7 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
         *(FORMATS[form] for form in _values(subject, lambda spec: spec.get("input_format")) if form in FORMATS),
         *_cuts(subject),
         _fact_sentence(_values(subject, lambda spec: spec.get("precision")), "Computing precision: {}."),
-        _seeds(subject),
+        f"Cells were trained with {words(planned)}{alone}.{some}",
         _shares(subject.study),
         "Of [[StudyCellsPlanned]] planned trainings [[StudyCellsFinished]] are finished"
         + (
@@ -210,7 +217,9 @@ def _of_others(subject: Subject) -> str:
 
 
 def _controls(subject: Subject) -> str:
-    roles = _roles(subject)
+    # The roles of finished cells.
+    frame = subject.stored.cells if subject.stored else None
+    roles = set() if frame is None else set(frame.role[frame.status == "done"])
     named = [meaning for role, meaning in CONTROLS.items() if role in roles]
     return (
         f"As controls, which no count of gains holds, targets were trained on {'; on '.join(named)}." if named else ""
@@ -228,12 +237,6 @@ def _references(subject: Subject) -> str:
     )
 
 
-def _roles(subject: Subject) -> set[str]:
-    """The roles of finished cells."""
-    frame = subject.stored.cells if subject.stored else None
-    return set() if frame is None else set(frame.role[frame.status == "done"])
-
-
 def _schedule(subject: Subject) -> str:
     def words(warmup: float) -> str:
         if not warmup:
@@ -244,11 +247,6 @@ def _schedule(subject: Subject) -> str:
 
     values = _values(subject, partial(_setting, name="warmup"), words)
     return _fact_sentence(values, "{}") or "the learning rate fell linearly to 0 at the last step"
-
-
-def _kept_epoch(subject: Subject) -> str:
-    several = any(record.spec.get("training", {}).get("epochs", 0) > 1 for record in records_of(subject))
-    return "The weights of the epoch with the best validation score were kept." if several else ""
 
 
 def _search_sentence(study: Mapping[str, Any], uses: Sequence[Use]) -> str:
@@ -333,19 +331,6 @@ def _cut_of(subject: Subject, shares: Any) -> str:  # noqa: ANN401 - a column of
     return ", ".join(named)
 
 
-def _seeds(subject: Subject) -> str:
-    """The seeds that are planned, and how many of them transfers have while these are not all."""
-
-    def words(seeds: Sequence[int]) -> str:
-        return f"{'seed' if len(seeds) == 1 else 'seeds'} {inline(list(seeds))}"
-
-    planned, more = list(subject.study["seeds"]), list(subject.study.get("baseline_seeds") or ())
-    alone = f"; targets alone with {words(more)}" if more and more != planned else ""
-    finished = seeds_of(subject.stored.gains) if subject.stored else ""
-    some = "" if finished in ("", str(len(planned))) else f" A transfer has {finished} of them so far."
-    return f"Cells were trained with {words(planned)}{alone}.{some}"
-
-
 def _shares(study: Mapping[str, Any]) -> str:
     shares = [setting for setting in study.get("settings", ()) if setting != "full"]
     if not shares:
@@ -389,17 +374,14 @@ def merges(subject: Subject, uses: Sequence[Use]) -> str:
     """The paragraph; nothing for a study without merged rows."""
     if not subject.recipes:
         return ""
-    return " ".join([_opening(subject), *_rows(subject, uses), *_conditions(subject), *_tests(subject, uses)])
-
-
-def _opening(subject: Subject) -> str:
-    """What merged rows are, and how many there are."""
+    # What merged rows are, and how many there are.
     rows, is_shared = counted(len(subject.recipes), "row"), subject.study.get("start") == "shared"
     start = " All adapters of a seed started from the same weights." if is_shared else ""
-    return (
+    opening = (
         "Beside single intermediates, targets were trained on the adapters of several tasks, their parents, made into"
         f" one ({rows} of merged intermediates).{start}"
     )
+    return " ".join([opening, *_rows(subject, uses), *_conditions(subject), *_tests(subject, uses)])
 
 
 def _rows(subject: Subject, uses: Sequence[Use]) -> Iterator[str]:

@@ -115,7 +115,12 @@ HASHES = ("splits_hash", "training_version")
 
 def pages(store: Store, study: StudyResults) -> list[dict[str, Any]]:
     """One page per planned (role, intermediate, target, setting), in the manifest's order."""
-    by_page = _rows_by_page(study)
+    # The row of gains, baselines, controls or merged rows that a page is about, by where the page belongs.
+    rows = [{**gain, "role": TRANSFER} for gain in study.gains.to_dict("records")]
+    rows += study.baselines.to_dict("records")
+    rows += [{**control, "role": control["control"]} for control in study.controls.to_dict("records")]
+    rows += [{**row, "role": MERGED, "intermediate": row["row"]} for row in study.merged.to_dict("records")]
+    by_page = {_where(row): row for row in rows}
     records = {record.key: record for record in study.records}
     groups: dict[Where, list[Row]] = {}
     for cell in study.cells.to_dict("records"):
@@ -157,15 +162,6 @@ def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row],
         "counts": counted(list(answered.values()), task["metric"], task["classes"]),
         "changes": changes.of(cells, answered),
     }
-
-
-def _rows_by_page(study: StudyResults) -> dict[Where, Row]:
-    """The row of gains, baselines, controls or merged rows that a page is about, by where the page belongs."""
-    rows = [{**gain, "role": TRANSFER} for gain in study.gains.to_dict("records")]
-    rows += study.baselines.to_dict("records")
-    rows += [{**control, "role": control["control"]} for control in study.controls.to_dict("records")]
-    rows += [{**row, "role": MERGED, "intermediate": row["row"]} for row in study.merged.to_dict("records")]
-    return {_where(row): row for row in rows}
 
 
 def _where(row: Row) -> Where:
@@ -249,28 +245,7 @@ def _run(store: Store, row: Row, record: Record | None) -> dict[str, Any]:
     texts = [number(row["score"]), number(row["validation"]), number(row["floor"]), count(row["best_epoch"])]
     cut = [percent(row[f"cut_{part}"]) for part in ("history", "target")]
     rows = [count(record.results[f"n_{part}"]) for part in ("train", "validation", "test")]
-    return {
-        **run,
-        "texts": [*texts, *rows, *cut],
-        "best_epoch": best,
-        "histories": histories,
-        "doubts": doubts_of(histories, best, float(row["floor"])),
-        "made": _made(record),
-    }
-
-
-def _histories(store: Store, record: Record) -> list[list[list[Any]]]:
-    """Per fold (usually one) the rows epoch, training loss, validation score; none if the record has no history."""
-    if "history.json" not in record.files:
-        return []
-    history = json.loads(store.open(record.key, "history.json").read_bytes())
-    folds = history if history and isinstance(history[0], list) else [history]
-    names = ("epoch", "train_loss", "validation")
-    return [[[plain(row.get(name)) for name in names] for row in fold] for fold in folds if fold]
-
-
-def _made(record: Record) -> Facts:
-    """With which settings, code and packages a cell was trained, and when."""
+    # With which settings, code and packages a cell was trained, and when.
     spec, made = record.spec, record.provenance
     facts = {name.replace("_", " "): inline(spec[name]) for name in SETTINGS if spec.get(name) is not None}
     facts |= {name.replace("_", " "): str(spec[name]) for name in HASHES if name in spec}
@@ -284,7 +259,24 @@ def _made(record: Record) -> Facts:
     facts |= {name: str(made[name]) for name in ("created", "code", "device")}
     facts["packages"] = inline(made["versions"])
     facts["training time"] = f"{made['wall_seconds']:.0f} s"
-    return [[what, text] for what, text in facts.items()]
+    return {
+        **run,
+        "texts": [*texts, *rows, *cut],
+        "best_epoch": best,
+        "histories": histories,
+        "doubts": doubts_of(histories, best, float(row["floor"])),
+        "made": [[what, text] for what, text in facts.items()],
+    }
+
+
+def _histories(store: Store, record: Record) -> list[list[list[Any]]]:
+    """Per fold (usually one) the rows epoch, training loss, validation score; none if the record has no history."""
+    if "history.json" not in record.files:
+        return []
+    history = json.loads(store.open(record.key, "history.json").read_bytes())
+    folds = history if history and isinstance(history[0], list) else [history]
+    names = ("epoch", "train_loss", "validation")
+    return [[[plain(row.get(name)) for name in names] for row in fold] for fold in folds if fold]
 
 
 SCHEMA = 1
@@ -306,7 +298,10 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
     study, manifest = content.study, content.study.manifest
     cells = plain_frame(study.cells, [name for name in TYPES if name not in APART])
     addresses = zip(*(study.cells[name] for name in WHERE), strict=True)
-    drawn = _drawn(store, study)
+    # What takes long to form of the frames, manifest and records of a study, read where it was kept.
+    frames = {name: getattr(study, name) for name in ("cells", "gains", "baselines", "controls", "control_means")}
+    frames |= {"merged": study.merged} if len(study.merged) else {}
+    drawn = study.question.kept.parts("page", frames, lambda: _parts(store, study))
     return {
         "schema": SCHEMA,
         "name": manifest["name"],
@@ -328,22 +323,19 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
     }
 
 
-def _drawn(store: Store, study: StudyResults) -> dict[str, Any]:
-    """What takes long to form of the frames, manifest and records of a study, read where it was kept."""
-    frames = {name: getattr(study, name) for name in ("cells", "gains", "baselines", "controls", "control_means")}
-    frames |= {"merged": study.merged} if len(study.merged) else {}
-    return study.question.kept.parts("page", frames, lambda: _parts(store, study))
-
-
 def _parts(store: Store, study: StudyResults) -> dict[str, Any]:
     """Maps, forests, leaderboards and the page of every cell, by their names in the document."""
     of_cells = pages(store, study)
+    # Every fact of how cells were made once; runs then name theirs by place, for most are those of all others.
+    places: dict[tuple[str, str], int] = {}
+    for run in (run for page in of_cells for run in page["runs"] if "made" in run):
+        run["made"] = [places.setdefault((what, text), len(places)) for what, text in run["made"]]
     return {
         "plans": glances(study),
         "targets": targets_of_study(study),
         "leaderboards": leaderboards(study),
         "maps": heatmaps(study),
-        "made": _shared_facts(of_cells),
+        "made": [list(fact) for fact in places],
         "pages": of_cells,
     }
 
@@ -363,14 +355,6 @@ def tasks_of(question: Question, facts: Mapping[str, Mapping[str, Any]]) -> dict
     ]
     rated = [{"id": name, "title": construct_title(name)} for name in results.constructs]
     return {"tasks": tasks, "themes": list(themes()), "constructs": rated}
-
-
-def _shared_facts(of_cells: list[dict[str, Any]]) -> list[list[str]]:
-    """Every fact of how cells were made once; runs then name theirs by place, for most are those of all others."""
-    places: dict[tuple[str, str], int] = {}
-    for run in (run for page in of_cells for run in page["runs"] if "made" in run):
-        run["made"] = [places.setdefault((what, text), len(places)) for what, text in run["made"]]
-    return [list(fact) for fact in places]
 
 
 def pictures_of(figures: Sequence[FigureFiles]) -> dict[str, str]:

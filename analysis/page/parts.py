@@ -471,24 +471,21 @@ class Changes:
         counts = changes_by_class(pairs, task["metric"], task["classes"])
         rows = list(zip(*(counts[name].tolist() for name in ("class", "n", "better", "worse")), strict=True))
         better, worse = (sum(row[place] for row in rows) for place in (2, 3))
+        setting = [] if first["setting"] == "full" else ["--setting", first["setting"]]
+        words = ["systems", "flips", self.manifest["name"], first["intermediate"], first["target"], *setting]
         return {
             "words": list(WORDS[task["metric"]]),
             "rows": [[str(name), *map(int, numbers)] for name, *numbers in rows],
             "p": sign_p(better, worse),
             "moved": moved(pairs, len(task["classes"])) if task["metric"] == "macro_f1" else None,
             "seeds": [seed for seed in seeds if at[seed]],
-            "command": self._command(first),
+            "command": shlex.join(["empathy-transfer", *words, "--show", "5"]),
         }
 
     def _answers(self, key: str) -> Predictions:
         if key not in self.read:
             self.read[key] = predictions(self.store, self.records[key])
         return self.read[key]
-
-    def _command(self, cell: Mapping[str, Any]) -> str:
-        setting = [] if cell["setting"] == "full" else ["--setting", cell["setting"]]
-        words = ["systems", "flips", self.manifest["name"], cell["intermediate"], cell["target"], *setting]
-        return shlex.join(["empathy-transfer", *words, "--show", "5"])
 
 
 def moved(pairs: Sequence[tuple[Predictions, Predictions]], n_classes: int) -> list[list[int]]:

@@ -50,6 +50,8 @@ def scores_document(content: ScoresContent) -> dict[str, Any]:
     results = content.question.results
     facts = results.tasks.set_index("task", drop=False).fillna({"theme": ""}).to_dict("index")
     gains = results.gains.assign(setting=FULL, points=100 * results.gains.gain, significant=False)
+    families, titles = ({name: str(task[what]) for name, task in facts.items()} for what in ("family", "title"))
+    board = board_of(FULL, gains, families, titles, is_tested=False)
     return {
         "schema": SCHEMA,
         "name": results.name,
@@ -62,7 +64,7 @@ def scores_document(content: ScoresContent) -> dict[str, Any]:
         "missing": {},
         "plans": [],
         "targets": targets_of_scores(FULL, gains),
-        "leaderboards": _leaderboard(gains, facts),
+        "leaderboards": [board] if board["rows"] else [],
         "maps": [_map(gains, facts, results.name, metric) for metric in METRIC_NAMES if (gains.metric == metric).any()],
         "cells": {"columns": [], "rows": [], "pages": []},
         "gains": {"columns": [], "rows": []},
@@ -73,12 +75,6 @@ def scores_document(content: ScoresContent) -> dict[str, Any]:
         "figures": pictures_of(content.figures),
         "report": plain_sections(content.sections),
     }
-
-
-def _leaderboard(gains: pd.DataFrame, facts: dict[str, Any]) -> list[dict[str, Any]]:
-    families, titles = ({name: str(task[what]) for name, task in facts.items()} for what in ("family", "title"))
-    board = board_of(FULL, gains, families, titles, is_tested=False)
-    return [board] if board["rows"] else []
 
 
 def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> dict[str, Any]:

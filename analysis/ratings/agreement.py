@@ -135,7 +135,13 @@ def _by_construct(results: Results) -> Iterator[Panel]:
 def _panels(results: Results) -> Iterator[Panel]:
     """Every panel of every construct, only with units that two of its raters rated."""
     for construct, values in _by_construct(results):
-        for raters in _linked_raters(values):
+        # Raters in sets of two or more that are linked by shared units, each sorted.
+        sets: list[set[str]] = []
+        for _, row in values.iterrows():
+            linked = set(row.index[row.notna()])
+            touched = [raters for raters in sets if raters & linked]
+            sets = [raters for raters in sets if not raters & linked] + [linked.union(*touched)]
+        for raters in sorted(sorted(raters) for raters in sets if len(raters) > 1):
             shared = values[raters]
             yield Panel(construct, shared[shared.notna().sum(axis=1) > 1])
 
@@ -147,16 +153,6 @@ def _pairs(results: Results) -> Iterator[Panel]:
             shared = values[list(pair)].dropna()
             if len(shared):
                 yield Panel(construct, shared)
-
-
-def _linked_raters(values: pd.DataFrame) -> list[list[str]]:
-    """Raters in sets of two or more that are linked by shared units, each sorted."""
-    sets: list[set[str]] = []
-    for _, row in values.iterrows():
-        linked = set(row.index[row.notna()])
-        touched = [raters for raters in sets if raters & linked]
-        sets = [raters for raters in sets if not raters & linked] + [linked.union(*touched)]
-    return sorted(sorted(raters) for raters in sets if len(raters) > 1)
 
 
 def _agreement_row(panel: Panel, draws: int, seed: int) -> tuple[object, ...]:
@@ -184,7 +180,12 @@ def _pair_row(pair: Panel, draws: int, seed: int) -> tuple[object, ...]:
         rho, p = (float(number) for number in spearmanr(first, second))
     p = p if n_tasks >= FEWEST_TASKS else np.nan  # of 3 tasks ranked alike it would be 0
     _, task = np.unique(pair.tasks, return_inverse=True)
-    low, high = _interval(_spearmans(first, second, _weights(n_tasks, draws, seed)[:, task]), n_tasks)
+    # Rank correlation of units taken so many ``times`` ``[draws, units]``; NaN where a side does not vary.
+    times = _weights(n_tasks, draws, seed)[:, task]
+    x, y = (_centred_ranks(side, times) for side in (first, second))
+    size = np.sqrt((times * x * x).sum(axis=1) * (times * y * y).sum(axis=1))
+    spearmans = np.where(size > 0, (times * x * y).sum(axis=1) / np.where(size > 0, size, 1.0), np.nan)
+    low, high = _interval(spearmans, n_tasks)
     counts = (n_tasks, len(first))
     return (pair.construct, *pair.values.columns, *counts, rho, low, high, p, float((first - second).mean()))
 
@@ -226,13 +227,6 @@ def _weights(n_tasks: int, draws: int, seed: int) -> FloatArray:
     """How often each task is in each draw ``[draws, tasks]``."""
     chances = np.full(n_tasks, 1 / n_tasks)
     return np.random.default_rng(seed).multinomial(n_tasks, chances, size=draws).astype(np.float64)
-
-
-def _spearmans(first: FloatArray, second: FloatArray, times: FloatArray) -> FloatArray:
-    """Rank correlation of units taken so many ``times`` ``[draws, units]``; NaN where a side does not vary."""
-    x, y = (_centred_ranks(side, times) for side in (first, second))
-    size = np.sqrt((times * x * x).sum(axis=1) * (times * y * y).sum(axis=1))
-    return np.where(size > 0, (times * x * y).sum(axis=1) / np.where(size > 0, size, 1.0), np.nan)
 
 
 def _centred_ranks(values: FloatArray, times: FloatArray) -> FloatArray:

@@ -123,20 +123,17 @@ class Classes:
         result = Chance(*(np.zeros_like(observed.statistics) for _ in range(3)))
         sd, larger = np.sqrt(observed.variance), np.minimum(observed.ratio + 1, len(RATIOS) - 1)
         for ratio in np.union1d(observed.ratio, larger):
-            drawn = self._drawn(ratio, draws, seed)
+            # Fits of effects without a difference of classes, whose variances have the ratio at this position.
+            rng = np.random.default_rng(seed)
+            effects = rng.normal(size=(self.of_class.size, draws))
+            effects += np.sqrt(RATIOS[ratio]) * rng.normal(size=(self.of_family.max() + 1, draws))[self.of_family]
+            drawn = self.fits(effects)
             own = (observed.ratio == ratio) | (larger == ratio)
             reach = np.quantile(np.abs(drawn.differences), 1 - LEVEL, axis=1)
             asked = *_bootstrap_p(observed.statistics[:, own], drawn.statistics), reach[:, None] * sd[own]
             for kept, values in zip(result, asked, strict=True):
                 kept[:, own] = np.maximum(kept[:, own], values)
         return result
-
-    def _drawn(self, ratio: int, draws: int, seed: int) -> Fits:
-        """Fits of effects without a difference of classes, whose variances have the ratio at this position."""
-        rng = np.random.default_rng(seed)
-        effects = rng.normal(size=(self.of_class.size, draws))
-        effects += np.sqrt(RATIOS[ratio]) * rng.normal(size=(self.of_family.max() + 1, draws))[self.of_family]
-        return self.fits(effects)
 
 
 def numbered(names: Sequence[str]) -> NDArray[np.int64]:
@@ -237,7 +234,8 @@ def theme_counts(results: Results) -> pd.DataFrame:
     of_task = _themes_of(results)
     rows = []
     for role in ROLES:
-        for theme in _present_themes(results):
+        # Themes that tasks have, in the order of their declaration.
+        for theme in [name for name in themes() if (results.tasks.theme == name).any()]:
             tasks = [task for task, theme_of_task in of_task.items() if theme_of_task == theme]
             part = results.gains[results.gains[role].isin(tasks) & results.gains.gain.notna()]
             rows.append((role, theme, part[role].nunique(), len(part), int(part.p.notna().sum()), *_signs(part)))
@@ -277,11 +275,6 @@ def theme_contrasts(effects: pd.DataFrame, *, draws: int = DRAWS, seed: int = SE
 
 def _themes_of(results: Results) -> dict[str, str]:
     return dict(zip(results.tasks.task, results.tasks.theme, strict=True))
-
-
-def _present_themes(results: Results) -> list[str]:
-    """Themes that tasks have, in the order of their declaration."""
-    return [name for name in themes() if (results.tasks.theme == name).any()]
 
 
 def _signs(pairs: pd.DataFrame) -> Iterator[int]:
@@ -372,7 +365,14 @@ def non_inferiority(results: Results, *, margin: float = MARGIN) -> pd.DataFrame
         for theme in (*present, EVERY_THEME):
             part = pairs if theme == EVERY_THEME else pairs[of_pair == theme]
             where = {"role": role, "theme": theme, "setting": results.setting, "margin": margin}
-            rows.append(where | _mean(part, role, margin) | _pair_counts(part, margin))
+            # How many pairs, each taken by itself, are non-inferior, inferior, undecided, and not significant.
+            points = 100 * part.gain_over_full
+            reach = 100 * stdtrit(part.df_over_full, 1 - LEVEL) * part.standard_error_over_full
+            good, bad = int((points - reach > -margin).sum()), int((points + reach < -margin).sum())
+            holds_0 = (part.low_over_full <= 0) & (part.high_over_full >= 0)
+            counts = {"pairs_non_inferior": good, "pairs_inferior": bad, "pairs_undecided": len(part) - good - bad}
+            pair_counts = counts | {"pairs_not_significant": int(holds_0.sum())}
+            rows.append(where | _mean(part, role, margin) | pair_counts)
     return framed(pd.DataFrame(rows), NON_INFERIORITY)
 
 
@@ -389,17 +389,13 @@ def against_full(results: Results) -> Results:
 
 def _mean(pairs: pd.DataFrame, role: str, margin: float) -> dict[str, Any]:
     """The mean over the pairs, its bound, and whether the bound rules out the margin."""
-    lower = _bound(pairs)
+    # One-sided lower 95 % bound of the mean of pairs, in points.
+    first, second = ((100 * pairs.groupby(side).gain_over_full.mean()).to_numpy() for side in ROLES)
+    lower = lower_bound(first, second, 100 * pairs.gain_over_full.mean())
     verdict = pd.NA if np.isnan(lower) else lower > -margin
     counts = {"n_tasks": pairs[role].nunique(), "n_pairs": len(pairs)}
     mean = 100 * pairs.gain_over_full.mean()
     return {**counts, "points_over_full": mean, "lower": lower, "non_inferior": verdict}
-
-
-def _bound(pairs: pd.DataFrame) -> float:
-    """One-sided lower 95 % bound of the mean of pairs, in points."""
-    first, second = ((100 * pairs.groupby(side).gain_over_full.mean()).to_numpy() for side in ROLES)
-    return lower_bound(first, second, 100 * pairs.gain_over_full.mean())
 
 
 def lower_bound(by_intermediate: np.ndarray, by_target: np.ndarray, mean: float | None = None) -> float:
@@ -416,13 +412,3 @@ def lower_bound(by_intermediate: np.ndarray, by_target: np.ndarray, mean: float 
     error = np.sqrt(sum(means.var(ddof=1) / len(means) for means in (by_intermediate, by_target)))
     middle = by_target.mean() if mean is None else mean
     return float(middle - stdtrit(fewest - 1, 1 - LEVEL) * error)
-
-
-def _pair_counts(pairs: pd.DataFrame, margin: float) -> dict[str, int]:
-    """How many pairs, each taken by itself, are non-inferior, inferior, undecided, and not significant."""
-    points = 100 * pairs.gain_over_full
-    reach = 100 * stdtrit(pairs.df_over_full, 1 - LEVEL) * pairs.standard_error_over_full
-    good, bad = int((points - reach > -margin).sum()), int((points + reach < -margin).sum())
-    holds_0 = (pairs.low_over_full <= 0) & (pairs.high_over_full >= 0)
-    counts = {"pairs_non_inferior": good, "pairs_inferior": bad, "pairs_undecided": len(pairs) - good - bad}
-    return counts | {"pairs_not_significant": int(holds_0.sum())}

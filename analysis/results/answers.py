@@ -39,7 +39,7 @@ from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.gains.baselines import RANGE
 from analysis.gains.cells import Manifest, Predictions
-from analysis.gains.significance import LEVEL, Evidence, FloatArray, Groups, evidence, group_weights
+from analysis.gains.significance import LEVEL, FloatArray, Groups, evidence, group_weights
 from analysis.tables import Declared
 from tasks.metrics import labels_and_logits
 from tasks.rationales import FORMS, Marks, iou_f1, token_f1
@@ -178,12 +178,9 @@ def _row(name: str, seeds: Sequence[Scored], person: Scored | None, groups: Grou
     if person is None:
         return row | {"difference": np.nan, "difference_low": np.nan, "difference_high": np.nan, "p": np.nan}
     apart = evidence(scores - person.score, drawn - person.draws[:, None], groups, np.random.default_rng(seed))
-    return row | _points(float(scores.mean()) - person.score, apart)
-
-
-def _points(difference: float, apart: Evidence) -> dict[str, float]:
+    difference = float(scores.mean()) - person.score
     ends = {"difference_low": 100 * apart.low, "difference_high": 100 * apart.high}
-    return {"difference": 100 * difference, **ends, "p": apart.p}
+    return row | {"difference": 100 * difference, **ends, "p": apart.p}
 
 
 def in_range(rows: list[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
@@ -438,7 +435,13 @@ def reliability_rows(seeds: Sequence[Answered], *, draws: int, seed: int) -> lis
     probability = np.concatenate([own.probability for own in seeds])
     is_right = np.concatenate([own.is_right for own in seeds])
     groups, binned = Groups.of(np.concatenate([own.groups for own in seeds])), equal_mass(probability)
-    drawn = _share_draws(is_right, binned, groups, draws, seed)
+    # Shares ``[draws, bins]`` of right answers on resampled groups; NaN where a draw has none of a bin.
+    code, size = groups.index * binned.n_bins + binned.bins, groups.count * binned.n_bins
+    right, every = (np.bincount(code, values, size).reshape(groups.count, -1) for values in (is_right, None))
+    blocks = group_weights(groups, draws, np.random.default_rng(seed))
+    sums = [(weights @ right, weights @ every.astype(float)) for weights in blocks]
+    hits, counts = (np.concatenate(part) for part in zip(*sums, strict=True))
+    drawn = np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
     rows = []
     for number in range(binned.n_bins):
         own = np.flatnonzero(binned.bins == number)
@@ -448,16 +451,6 @@ def reliability_rows(seeds: Sequence[Answered], *, draws: int, seed: int) -> lis
         shown = {"bin": number + 1, "probability": float(probability[own].mean()), "right": share}
         rows.append({**shown, "low": low, "high": high, "n": len(own)})
     return rows
-
-
-def _share_draws(is_right: NDArray[np.bool_], binned: Binned, groups: Groups, draws: int, seed: int) -> FloatArray:
-    """Shares ``[draws, bins]`` of right answers on resampled groups; NaN where a draw has none of a bin."""
-    code, size = groups.index * binned.n_bins + binned.bins, groups.count * binned.n_bins
-    right, every = (np.bincount(code, values, size).reshape(groups.count, -1) for values in (is_right, None))
-    blocks = group_weights(groups, draws, np.random.default_rng(seed))
-    sums = [(weights @ right, weights @ every.astype(float)) for weights in blocks]
-    hits, counts = (np.concatenate(part) for part in zip(*sums, strict=True))
-    return np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
 
 
 FILE = "rationales.parquet"

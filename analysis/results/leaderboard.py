@@ -276,12 +276,7 @@ def _beside(
 
 
 def _people(
-    store: Store,
-    manifest: Manifest,
-    column: Column,
-    records: Mapping[str, Sequence[Record]],
-    draws: int,
-    seed: int,
+    store: Store, manifest: Manifest, column: Column, records: Mapping[str, Sequence[Record]], draws: int, seed: int
 ) -> list[dict[str, Any]]:
     """One annotator and the contestants against the other annotators; nothing where rows have one label each."""
     seeds = {name: [predictions(store, record) for record in own] for name, own in records.items()}
@@ -313,12 +308,7 @@ def _is_tied(name: str, best: str, pairs: Sequence[Mapping[str, Any]]) -> Any:  
     return pd.NA if own is None or np.isnan(own["p_max"]) else not own["significant"]
 
 
-def _row(
-    store: Store,
-    column: Column,
-    contestant: Contestant,
-    records: Sequence[Record],
-) -> dict[str, Any]:
+def _row(store: Store, column: Column, contestant: Contestant, records: Sequence[Record]) -> dict[str, Any]:
     first, lanes = contestant.cells[0], contestant.lanes(column, contestant.seeds)
     scores = column.scores[lanes]
     own = evidence(scores, column.draws[:, lanes], column.groups, column.rng(contestant.name))

@@ -181,12 +181,7 @@ def asked_of(
 
 
 def probes(
-    store: Store,
-    manifest: Manifest,
-    asked: Mapping[str, Sequence[Contestant]],
-    *,
-    draws: int = DRAWS,
-    seed: int = SEED,
+    store: Store, manifest: Manifest, asked: Mapping[str, Sequence[Contestant]], *, draws: int = DRAWS, seed: int = SEED
 ) -> pd.DataFrame:
     """A row for every contestant ``asked`` and comparison whose probes are stored, with the columns ``PROBED``."""
     rows = []

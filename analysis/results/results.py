@@ -286,12 +286,27 @@ def read_own_table(scores: Path, ratings: Path | None = None, tasks: Path | None
     facts, of_tasks = _task_rows(tasks, names, {row.target: row.metric for row in rows})
     rated, of_ratings = ([], []) if ratings is None else rating_rows(ratings, names)
     frame = pd.DataFrame(rows)
-    gains = framed(pd.DataFrame(_pairs(frame)), GAINS)
+    # One row of gains per pair, seeds together; a pair without any finished seed has no score.
+    done = frame[frame.score.notna() & frame.baseline.notna()]
+    done = done.assign(gain=done.score - done.baseline)
+    grouped = done.groupby(["intermediate", "target"], sort=False).agg(
+        n_seeds=("gain", "size"), score=("score", "mean"), baseline=("baseline", "mean"), spread=("gain", "var")
+    )
+    grouped["gain"] = grouped.score - grouped.baseline
+    grouped["percent"] = 100 * grouped.gain / grouped.baseline.where(grouped.baseline >= SMALLEST_BASELINE)
+    grouped["standard_error"] = _standard_errors(grouped)
+    planned = frame.drop_duplicates(["intermediate", "target"])[["intermediate", "target", "metric"]]
+    pairs = planned.merge(grouped.reset_index(), how="left", on=["intermediate", "target"])
+    pairs["n_seeds"] = pairs.n_seeds.fillna(0)
+    records: list[dict[str, Any]] = pairs.to_dict("records")
+    gains = framed(pd.DataFrame(records), GAINS)
     errors = "not known" if gains.standard_error.isna().all() else "those of the spread over seeds"
     results = Results(
         scores.name, gains, framed(pd.DataFrame(facts), TASKS), framed(pd.DataFrame(rated), RATINGS), errors=errors
     )
-    limits = (*_limits(frame, gains), *_unused_columns(raw), *of_tasks, *of_ratings)
+    extra = [name for name in raw.header if name not in (*NEEDED, *OPTIONAL)]
+    unused_columns = [f"Columns that are not used: {few(extra)}."] if extra else []
+    limits = (*_limits(frame, gains), *unused_columns, *of_tasks, *of_ratings)
     return OwnTable(results, limits)
 
 
@@ -346,23 +361,6 @@ def _check(rows: Sequence[Transfer]) -> None:
             )
 
 
-def _pairs(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """One row of gains per pair, seeds together; a pair without any finished seed has no score."""
-    done = rows[rows.score.notna() & rows.baseline.notna()]
-    done = done.assign(gain=done.score - done.baseline)
-    grouped = done.groupby(["intermediate", "target"], sort=False).agg(
-        n_seeds=("gain", "size"), score=("score", "mean"), baseline=("baseline", "mean"), spread=("gain", "var")
-    )
-    grouped["gain"] = grouped.score - grouped.baseline
-    grouped["percent"] = 100 * grouped.gain / grouped.baseline.where(grouped.baseline >= SMALLEST_BASELINE)
-    grouped["standard_error"] = _standard_errors(grouped)
-    planned = rows.drop_duplicates(["intermediate", "target"])[["intermediate", "target", "metric"]]
-    pairs = planned.merge(grouped.reset_index(), how="left", on=["intermediate", "target"])
-    pairs["n_seeds"] = pairs.n_seeds.fillna(0)
-    records: list[dict[str, Any]] = pairs.to_dict("records")
-    return records
-
-
 def _standard_errors(pairs: pd.DataFrame) -> pd.Series:
     """Standard errors of mean gains over seeds, from the variance between seeds, pooled over the pairs of a target.
 
@@ -390,11 +388,6 @@ def _limits(rows: pd.DataFrame, gains: pd.DataFrame) -> Iterator[str]:
         yield f"{undefined} of {counted(len(rows), 'row')} with no score or no baseline, counted as missing."
 
 
-def _unused_columns(raw: Raw) -> list[str]:
-    extra = [name for name in raw.header if name not in (*NEEDED, *OPTIONAL)]
-    return [f"Columns that are not used: {few(extra)}."] if extra else []
-
-
 # Facts and ratings of the tasks, from the tables beside that of scores.
 
 
@@ -414,7 +407,18 @@ def _task_rows(path: Path | None, names: Sequence[str], metrics: Mapping[str, st
         facts.append(
             {**text, **own, "metric": metric, "task_type": kind, **{count: row.get(count) for count in COUNTS}}
         )
-    return facts, _unknown_facts(read, names)
+    # What the facts do not say of the grid's tasks, and facts of other tasks.
+    lines = []
+    if alone := [name for name in names if not read.get(name, {}).get("family")]:
+        lines.append(
+            f"Families of {len(alone)} of {len(names)} tasks ({few(alone)}): each is taken as one of its own. Where"
+            " such tasks share texts or people, leaving families out is too kind to the features."
+        )
+    if bare := [name for name in names if name not in read]:
+        lines.append(f"Facts of {len(bare)} of {len(names)} tasks ({few(bare)}); a feature needs them of every task.")
+    others = [name for name in read if name not in names]
+    unknown_facts = lines + ([f"Facts of tasks that are not in the table of scores: {few(others)}."] if others else [])
+    return facts, unknown_facts
 
 
 def rating_rows(path: Path, names: Sequence[str]) -> _RowsAndLimits:
@@ -470,20 +474,6 @@ def _fact(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
             raise BadRow(f"{where}: {name} {cells[name]!r} is not a whole number from 0")
         row[name] = None if count != count else int(count)
     return row
-
-
-def _unknown_facts(read: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-    """What the facts do not say of the grid's tasks, and facts of other tasks."""
-    lines = []
-    if alone := [name for name in names if not read.get(name, {}).get("family")]:
-        lines.append(
-            f"Families of {len(alone)} of {len(names)} tasks ({few(alone)}): each is taken as one of its own. Where"
-            " such tasks share texts or people, leaving families out is too kind to the features."
-        )
-    if bare := [name for name in names if name not in read]:
-        lines.append(f"Facts of {len(bare)} of {len(names)} tasks ({few(bare)}); a feature needs them of every task.")
-    others = [name for name in read if name not in names]
-    return lines + ([f"Facts of tasks that are not in the table of scores: {few(others)}."] if others else [])
 
 
 # Cells of all three tables, each checked where it stands.

@@ -221,7 +221,7 @@ def choosing(question: Question) -> Section:
         return Section(CHOOSING, [Text(text)])
     write_frames(by_target, question.out / TABLES / "choosing_targets")
     write_frames(frame, question.out / TABLES / "choosing")
-    rows = [("a random order", "", *(_of_chance(frame.iloc[0], name) for name in QUALITIES), "")]
+    rows = [("a random order", "", *(number(frame.iloc[0][f"{name}_chance"], DIGITS[name]) for name in QUALITIES), "")]
     rows += [
         (row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES), p_text(row.p_corrected))
         for row in frame.itertuples()
@@ -231,10 +231,6 @@ def choosing(question: Question) -> Section:
     )
     table = Table(("ranking", "targets", *TITLES.values(), "p (corrected)"), rows)
     return Section(CHOOSING, [Text(TEXT), table, Text(verdict)])
-
-
-def _of_chance(row: pd.Series, name: str) -> str:
-    return number(row[f"{name}_chance"], DIGITS[name])
 
 
 def _cell(row: Any, name: str) -> str:  # noqa: ANN401 - a row of a frame
@@ -337,21 +333,23 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
     blocks += _repeated(repeated)
     blocks.append(Text(SETS_TEXT))
     for name, results in sets.items():
-        blocks += _of_set(name, results, answers[name])
-    lines = [*_agreement_lines(agreed), *(_set_line(name, sets[name], answer) for name, answer in answers.items())]
-    return Answer(tuple(lines), Section(BESIDE, blocks), {name: rows(frame) for name, frame in frames.items()})
-
-
-def _agreement_lines(agreed: pd.DataFrame) -> list[str]:
-    """A line per construct on the model and people's mean, or the only person."""
+        answer = answers[name]
+        raters = ", ".join(dict.fromkeys(results.ratings.rater))
+        text = Text(f"(by {raters}; {_rated_fully(results)})", lead=_title(name))
+        tested = answer.slopes[(answer.slopes.question == SIGNED) & (answer.slopes.verdict != NOT_TESTED)]
+        of_set = [text, Text(f"{answer.headline}.") if tested.empty else slopes_table(tested)]
+        blocks += of_set
+    # A line per construct on the model and people's mean, or the only person.
     means = agreed[agreed.comparison == WITH_MEAN]
     shown = means if len(means) else agreed[agreed.comparison == WITH_PERSON]
-    return [
+    agreement_lines = [
         f"{row.rater} and {row.other}, {construct_title(row.construct)}: alpha {number(row.alpha_interval, 2)}"
         f" ({interval(row.low_interval, row.high_interval, 2)}), Spearman {number(row.spearman, 2)}"
         f" ({interval(row.low_spearman, row.high_spearman, 2)}), {counted(row.n_tasks, 'task')}"
         for row in shown.itertuples()
     ]
+    lines = [*agreement_lines, *(_set_line(name, sets[name], answer) for name, answer in answers.items())]
+    return Answer(tuple(lines), Section(BESIDE, blocks), {name: rows(frame) for name, frame in frames.items()})
 
 
 def _agreed(agreed: pd.DataFrame) -> Table:
@@ -384,13 +382,6 @@ def _alphas(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of a frame
         *(number(row.alpha_interval, 2), interval(row.low_interval, row.high_interval, 2)),
         *(number(row.alpha_ordinal, 2), interval(row.low_ordinal, row.high_ordinal, 2)),
     )
-
-
-def _of_set(name: str, results: Results, answer: Mixed) -> list[Block]:
-    raters = ", ".join(dict.fromkeys(results.ratings.rater))
-    text = Text(f"(by {raters}; {_rated_fully(results)})", lead=_title(name))
-    tested = answer.slopes[(answer.slopes.question == SIGNED) & (answer.slopes.verdict != NOT_TESTED)]
-    return [text, Text(f"{answer.headline}.") if tested.empty else slopes_table(tested)]
 
 
 def _set_line(name: str, results: Results, answer: Mixed) -> str:

@@ -296,12 +296,37 @@ def write_comparison(a: Side, b: Side, out: Path) -> tuple[Path, str]:
     banner = "SYNTHETIC DATA: " * (a.is_synthetic or b.is_synthetic)
     figures = [_write_scatter(a, b, part, out, banner) for _, part in pairs.groupby("setting", sort=False)]
     notes = dict.fromkeys(side.note for side in (a, b) if side.note)
+    # What differs between the two studies.
+    rows = [(name, *both) for name, both in differing(a, b).items()]
+    block: Block = Table(["field", "a", "b"], rows)
+    if not (a.facts and b.facts):
+        block = Text("One side has no study file, so that settings cannot be held against each other.")
+    elif not rows:
+        block = Text("Nothing in the two specifications but their names.")
+    # What this page cannot tell, and what was left out.
+    points = [
+        "Noise in either study lowers the correlation of gains; test rows that both share raise it.",
+        f"A pair's difference is tested on the test items that both studies share, resampled alike, in"
+        f" {int(pairs.is_same_items.sum())} of {len(pairs)} pairs; in the others errors are taken as independent.",
+        "Intervals resample targets. With few of them they are too narrow; with fewer than three there is none.",
+    ]
+    if n_runs := int(pairs.conditional.sum()):
+        points.append(
+            f"{n_runs} of {len(pairs)} differences rest on a gain of one training run: how training runs vary is not in"
+            " their p, which says whether these runs differ, not whether what was studied does."
+        )
+    points += [_left_out(scores, side) for side in (ONLY_A, ONLY_B, OTHER_METRIC) if (scores["found"] == side).any()]
+    shared = scores[scores["found"] == BOTH]
+    if undefined := int(shared.difference.isna().sum()):
+        points.append(f"Cells in both without a defined score in one of them: {undefined}; they are in no average.")
+    if lost := int((shared.role == TRANSFER).sum()) - len(pairs):
+        points.append(f"Transfers in both without a defined gain in one of them: {lost}.")
     sections = [
         Section("", [Heading(f"{banner}{a.name} (a) against {b.name} (b)"), *map(Text, notes)]),
-        _specifications(a, b),
+        Section("What differs", [block]),
         _cells(scores, pairs, agreement),
         Section("Gains", [*_gains(a, b, pairs, agreement), *map(Picture.of, figures)]),
-        _caveats(scores, pairs),
+        Section("Caveats", [Bullets(points)]),
     ]
     page = out / "compare.md"
     write_text(page, markdown(sections))
@@ -363,17 +388,6 @@ def _looks(pairs: pd.DataFrame) -> pd.Series:
     untested = (pairs.conclusion_a == UNTESTED) | (pairs.conclusion_b == UNTESTED)
     looks = np.where(untested, UNKNOWN, np.where(pairs.is_flipped, FLIPPED, KEPT))
     return pd.Series(looks, index=pairs.index)
-
-
-def _specifications(a: Side, b: Side) -> Section:
-    """What differs between the two studies."""
-    rows = [(name, *both) for name, both in differing(a, b).items()]
-    block: Block = Table(["field", "a", "b"], rows)
-    if not (a.facts and b.facts):
-        block = Text("One side has no study file, so that settings cannot be held against each other.")
-    elif not rows:
-        block = Text("Nothing in the two specifications but their names.")
-    return Section("What differs", [block])
 
 
 def _cells(scores: pd.DataFrame, pairs: pd.DataFrame, agreement: pd.DataFrame) -> Section:
@@ -463,28 +477,6 @@ def _flips(a: Side, b: Side, pairs: pd.DataFrame) -> list[Block]:
     if len(flips) > MOST_SHOWN:
         blocks.append(Text(f"The {MOST_SHOWN} largest are shown; all are in tables/compared_gains.csv."))
     return blocks
-
-
-def _caveats(scores: pd.DataFrame, pairs: pd.DataFrame) -> Section:
-    """What this page cannot tell, and what was left out."""
-    points = [
-        "Noise in either study lowers the correlation of gains; test rows that both share raise it.",
-        f"A pair's difference is tested on the test items that both studies share, resampled alike, in"
-        f" {int(pairs.is_same_items.sum())} of {len(pairs)} pairs; in the others errors are taken as independent.",
-        "Intervals resample targets. With few of them they are too narrow; with fewer than three there is none.",
-    ]
-    if n_runs := int(pairs.conditional.sum()):
-        points.append(
-            f"{n_runs} of {len(pairs)} differences rest on a gain of one training run: how training runs vary is not in"
-            " their p, which says whether these runs differ, not whether what was studied does."
-        )
-    points += [_left_out(scores, side) for side in (ONLY_A, ONLY_B, OTHER_METRIC) if (scores["found"] == side).any()]
-    shared = scores[scores["found"] == BOTH]
-    if undefined := int(shared.difference.isna().sum()):
-        points.append(f"Cells in both without a defined score in one of them: {undefined}; they are in no average.")
-    if lost := int((shared.role == TRANSFER).sum()) - len(pairs):
-        points.append(f"Transfers in both without a defined gain in one of them: {lost}.")
-    return Section("Caveats", [Bullets(points)])
 
 
 def _left_out(scores: pd.DataFrame, side: str) -> str:

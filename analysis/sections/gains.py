@@ -232,7 +232,28 @@ def merged(study: StudyResults, kept: pd.DataFrame) -> Section | None:
         " look at and was never tested against. None of these rows takes part in counts, medians or corrections of"
         " the transfers."
     )
-    blocks: list[Block] = [Text(text), Text(_won(study.merged)), _merged_means(study)]
+    # How many rows of targets are better or worse than the chosen single and an untrained adapter.
+    texts = []
+    for name, what in ((CHOSEN, "the single that validation chooses"), (RANDOM, "an untrained adapter")):
+        tested = study.merged[study.merged[f"p_max_{name}"].notna()]
+        if len(tested):
+            sure = tested[f"less_{name}"][tested[f"p_max_{name}"] <= LEVEL]
+            better, worse = int((sure > 0).sum()), int((sure < 0).sum())
+            texts.append(f"{better} better and {worse} worse than {what} (family-wise within each target)")
+    compared = int(study.merged.points.notna().sum())
+    won = f"Of {counted(compared, 'finished row')} of targets, {'; '.join(texts) or 'none could be tested'}."
+    head = ["merged row", "targets scored by", "setting", "targets", "points", "95 % interval over targets"]
+    against = [name for name in AGAINST if study.merged_means[f"less_{name}"].notna().any()]
+    head += [text for name in against for text in (f"less {SHORT[name]}", "95 % interval")]
+    rows = [
+        (
+            *(row["row"], METRIC_NAMES[row["metric"]], row["setting"], row["n_targets"]),
+            *(number(row["points"], 1), interval(row["low"], row["high"], 1)),
+            *(text for name in against for text in _difference(row, name)),
+        )
+        for row in study.merged_means.to_dict("records")
+    ]
+    blocks: list[Block] = [Text(text), Text(won), Table(head, rows)]
     blocks += [Text("Each merged row of each target:"), _merged_rows(study)]
     if len(kept):
         blocks += [Text(KEPT), _kept(kept)]
@@ -252,34 +273,6 @@ def _kept(kept: pd.DataFrame) -> Table:
     ]
     scores = [name.replace("_", " ") for name in SCORES]
     return Table(["merged row", "scored by", *scores, "parents", "above own part"], rows)
-
-
-def _won(merged: pd.DataFrame) -> str:
-    """How many rows of targets are better or worse than the chosen single and an untrained adapter."""
-    texts = []
-    for name, what in ((CHOSEN, "the single that validation chooses"), (RANDOM, "an untrained adapter")):
-        tested = merged[merged[f"p_max_{name}"].notna()]
-        if len(tested):
-            sure = tested[f"less_{name}"][tested[f"p_max_{name}"] <= LEVEL]
-            better, worse = int((sure > 0).sum()), int((sure < 0).sum())
-            texts.append(f"{better} better and {worse} worse than {what} (family-wise within each target)")
-    compared = int(merged.points.notna().sum())
-    return f"Of {counted(compared, 'finished row')} of targets, {'; '.join(texts) or 'none could be tested'}."
-
-
-def _merged_means(study: StudyResults) -> Table:
-    head = ["merged row", "targets scored by", "setting", "targets", "points", "95 % interval over targets"]
-    against = [name for name in AGAINST if study.merged_means[f"less_{name}"].notna().any()]
-    head += [text for name in against for text in (f"less {SHORT[name]}", "95 % interval")]
-    rows = [
-        (
-            *(row["row"], METRIC_NAMES[row["metric"]], row["setting"], row["n_targets"]),
-            *(number(row["points"], 1), interval(row["low"], row["high"], 1)),
-            *(text for name in against for text in _difference(row, name)),
-        )
-        for row in study.merged_means.to_dict("records")
-    ]
-    return Table(head, rows)
 
 
 def _merged_rows(study: StudyResults) -> Table:
@@ -405,11 +398,8 @@ def _pairs(study: StudyResults, frame: pd.DataFrame) -> Table:
                 *(p_text(row.p_bh, 4), *(over if is_limited else ()), row.conditional, flags or "none"),
             )
         )
-    return _telling(Table((*head, "conditional on", "flags"), rows))
-
-
-def _telling(table: Table) -> Table:
-    """The table without those of its columns that say the same of every pair: the text above it says it once."""
+    # The table without those of its columns that say the same of every pair: the text above it says it once.
+    table = Table((*head, "conditional on", "flags"), rows)
     usual = {"data": "version 1 -> 1", "setting": "full", "conditional on": "one training run", "flags": "none"}
     kept = [
         place

@@ -206,7 +206,13 @@ def paper_answer(question: Question, progress: Progress) -> Answer:
         frames["table6"] = _joined(near)
     for name, frame in frames.items():
         write_frames(frame, question.out / TABLES / f"paper_{name}")
-    blocks = [Text(CAVEAT), _ranking(question, by_setting), *_worth(frames), Bullets(_notes(by_setting))]
+    # How each setting was fitted, and what each fit has to say of itself.
+    penalties = "; ".join(
+        f"{name}: C {result.setting.penalty:g}, epsilon {result.setting.epsilon:g}"
+        for name, result in by_setting.items()
+    )
+    text = f"{penalties}. V1 follows the text of the paper, V3 was picked because it comes close to its Table 6."
+    blocks = [Text(CAVEAT), _ranking(question, by_setting), *_worth(frames), Bullets([text, *_fit_notes(by_setting)])]
     means = {name: rows(result.mean()) for name, result in by_setting.items()}
     facts = {name: rows(frame) for name, frame in frames.items() if name not in ("importances", "fits")}
     return Answer(tuple(_lines(by_setting, frames)), Section(TITLE, blocks), {"importances": means, **facts})
@@ -284,16 +290,6 @@ def _permuted(null: pd.DataFrame) -> list[Block]:
     head = ["construct", "importance", "permuted: mean", "95 %", "p", "p (max-corrected)"]
     text = f"V1, seed 0, without stand-ins, and {PERMUTATIONS} times with permuted ratings:"
     return [Text(text), Table(head, body)]
-
-
-def _notes(by_setting: BySetting) -> list[str]:
-    """How each setting was fitted, and what each fit has to say of itself."""
-    penalties = "; ".join(
-        f"{name}: C {result.setting.penalty:g}, epsilon {result.setting.epsilon:g}"
-        for name, result in by_setting.items()
-    )
-    text = f"{penalties}. V1 follows the text of the paper, V3 was picked because it comes close to its Table 6."
-    return [text, *_fit_notes(by_setting)]
 
 
 def _fit_notes(by_setting: BySetting) -> list[str]:

@@ -37,6 +37,21 @@ def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None 
     """
     tested = study.gains[study.gains.p.notna()]
     own = claims(study.gains, study.learned)
+    # What to do about gains: the first step that is due.
+    learned = study.learned[study.learned.has_learned.eq(False).fillna(False)]
+    longer, below = learned[2 * learned.still_learning > learned.n_seeds], learned[learned.is_below_words.eq(True)]
+    if len(longer):
+        step = f"train {_titles(study, longer)} for more epochs (training.epochs): the last is the best so far"
+    elif len(learned):
+        step = f"give {_titles(study, learned)} more training rows (max_train) or another recipe (`study search`)"
+        step += ", since words do better" if len(below) == len(learned) else ""
+    elif len(tested) and (tested.seed_error == 0).all():
+        step = "more seeds (`run` with --seeds 1,2,3), which tell a gain from the luck of one training run"
+    elif apart := _shared_by_families(study, tested):
+        step = f"give one `family` to tasks that share texts: {few(apart)}"
+    else:
+        name = study.manifest["study"]["name"]
+        step = f"`empathy-transfer study power {name}` says what more seeds or test items would show"
     return [
         _studied(study),
         *_significant(study, own),
@@ -44,7 +59,7 @@ def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None 
         *(findable(visible) if own.is_known else ()),
         *([] if answer is None else _explained(answer, study.question)),
         _cautions(study, tested),
-        _next(study, _step(study, tested)),
+        _next(study, step),
     ]
 
 
@@ -57,13 +72,15 @@ def sentences_of_systems(study: StudyResults, board: Leaderboard) -> list[str]:
     places = list(ranked.groupby(["target", "setting"], sort=False))
     lines = [_best_system(study, place, rows, board.pairs) for place, rows in places[:MOST_NAMED]]
     more = [f"{len(places) - MOST_NAMED} more targets stand on the leaderboard."] if len(places) > MOST_NAMED else []
-    return [
-        _studied(study),
-        *lines,
-        *more,
-        _cautions(study, study.gains, board.board),
-        _next(study, _step_of_board(study, board.board)),
-    ]
+    # What to do about a leaderboard: the first step that is due.
+    small = board.board[board.board.n_groups < FEW_GROUPS]
+    if (board.board.n_seeds <= 1).all():
+        step = "more seeds (`run` with --seeds 1,2,3), which tell a difference from the luck of one training run"
+    elif len(small):
+        step = f"more groups of test rows for {_titles(study, small)} (max_test, or the file itself)"
+    else:
+        step = "the page's leaderboard, or transfers between these tasks (`transfers = true`)"
+    return [_studied(study), *lines, *more, _cautions(study, study.gains, board.board), _next(study, step)]
 
 
 def _best_system(study: StudyResults, place: tuple[str, str], rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
@@ -274,12 +291,11 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
         titles = [study.title(name) for name in dict.fromkeys(alone.target)]
         named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
         yield f"{named} alone learned nothing (collapsed{which})"
-    yield from _still_learning(study)
-    yield from _flagged(study, tested)
-
-
-def _flagged(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
-    """How many gains are of collapsed cells, contaminated or on dead intermediates, and families that share texts."""
+    # Trainings that may not have come to their end.
+    known = study.cells.is_still_learning.dropna()
+    if len(known) and known.mean() > MANY_LEARNING:
+        yield f"{percent(known.mean())} of the cells are best at their last epoch, and more epochs may change them"
+    # How many gains are of collapsed cells, contaminated or on dead intermediates, and families that share texts.
     if len(tested) and tested.contaminated.isna().all():
         yield "contamination was not measured"
     for flag, what in (
@@ -320,46 +336,8 @@ def _next(study: StudyResults, step: str) -> str:
     return f"Next: {step if is_whole else 'finish the cells that are missing, by the command that began them'}."
 
 
-def _step(study: StudyResults, tested: pd.DataFrame) -> str:
-    """What to do about gains: the first step that is due."""
-    learned = study.learned[study.learned.has_learned.eq(False).fillna(False)]
-    longer, below = learned[2 * learned.still_learning > learned.n_seeds], learned[learned.is_below_words.eq(True)]
-    if len(longer):
-        step = f"train {_titles(study, longer)} for more epochs (training.epochs): the last is the best so far"
-    elif len(learned):
-        step = f"give {_titles(study, learned)} more training rows (max_train) or another recipe (`study search`)"
-        step += ", since words do better" if len(below) == len(learned) else ""
-    elif len(tested) and (tested.seed_error == 0).all():
-        step = "more seeds (`run` with --seeds 1,2,3), which tell a gain from the luck of one training run"
-    elif apart := _shared_by_families(study, tested):
-        step = f"give one `family` to tasks that share texts: {few(apart)}"
-    else:
-        name = study.manifest["study"]["name"]
-        step = f"`empathy-transfer study power {name}` says what more seeds or test items would show"
-    return step
-
-
-def _step_of_board(study: StudyResults, board: pd.DataFrame) -> str:
-    """The same where systems are compared."""
-    small = board[board.n_groups < FEW_GROUPS]
-    if (board.n_seeds <= 1).all():
-        step = "more seeds (`run` with --seeds 1,2,3), which tell a difference from the luck of one training run"
-    elif len(small):
-        step = f"more groups of test rows for {_titles(study, small)} (max_test, or the file itself)"
-    else:
-        step = "the page's leaderboard, or transfers between these tasks (`transfers = true`)"
-    return step
-
-
 def _titles(study: StudyResults, rows: pd.DataFrame) -> str:
     return few([study.title(target) for target in dict.fromkeys(rows.target)])
-
-
-def _still_learning(study: StudyResults) -> Iterator[str]:
-    """That many trainings may not have come to their end."""
-    known = study.cells.is_still_learning.dropna()
-    if len(known) and known.mean() > MANY_LEARNING:
-        yield f"{percent(known.mean())} of the cells are best at their last epoch, and more epochs may change them"
 
 
 def _be(number_of: int) -> str:

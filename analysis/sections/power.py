@@ -101,7 +101,9 @@ def write_power(
         Section("", [title, *([Text(question.note)] if question.note else [])]),
         _single(question),
         _seeds(by_seeds),
-        _effects(question, simulated) if reason is None else _no_effects(reason),
+        _effects(question, simulated)
+        if reason is None
+        else Section("Effects of ratings", [Text(f"Nothing can be simulated: {reason}.")]),
     ]
     page = out / "power.md"
     write_text(page, markdown(sections))
@@ -166,10 +168,6 @@ def _seeds(by_seeds: pd.DataFrame) -> Section:
     head = ["seeds", "seeds of the baseline", "targets", "standard error, median", "visible, median", "over targets"]
     head += ["targets where none can be"]
     return Section("More seeds", [Text(text), Table(head, rows)])
-
-
-def _no_effects(reason: str) -> Section:
-    return Section("Effects of ratings", [Text(f"Nothing can be simulated: {reason}.")])
 
 
 def _effects(question: PowerQuestion, simulated: pd.DataFrame) -> Section:

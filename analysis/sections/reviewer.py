@@ -133,7 +133,13 @@ def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> tu
     """A row per choice of cells, and one for the second metric: CHANGES; and one per changed claim: CLAIMS."""
     rows, claims = [], []
     for name, there in [(ALL, _kept(gains, np.ones(len(gains), bool))), *_choices(gains, others, manifest)]:
-        changed, conclusions = _changed(gains, name, there), _conclusions(there)
+        # The pairs whose conclusion is another one there, or whose claim is left out.
+        own = gains[[*PAIR, "points", "p_bh"]].assign(claim=_conclusions(gains), cells=name)
+        other = there.assign(there=_conclusions(there)).rename(columns={"points": "points_there", "p_bh": "p_bh_there"})
+        both = own.merge(other, on=PAIR, how="left")
+        both["there"] = both.there.astype(object).where(both.there.notna(), LEFT_OUT)
+        is_gone = (both.there == LEFT_OUT) & (both.claim == NONE)
+        changed, conclusions = both[(both.claim != both.there) & ~is_gone][list(CLAIMS)], _conclusions(there)
         claims += [changed] if name != ALL else []
         is_made, is_out = changed.claim != NONE, changed.there == LEFT_OUT
         counts = [int((conclusions == claim).sum()) for claim in (GAIN, HARM)]
@@ -205,16 +211,6 @@ def _conclusions(frame: pd.DataFrame) -> pd.Series:
     is_sure = (frame.p_bh <= LEVEL).to_numpy()
     signs = [is_sure & (frame.points > 0).to_numpy(), is_sure & (frame.points < 0).to_numpy()]
     return pd.Series(np.select(signs, [GAIN, HARM], NONE), frame.index)
-
-
-def _changed(gains: pd.DataFrame, name: str, there: pd.DataFrame) -> pd.DataFrame:
-    """The pairs whose conclusion is another one there, or whose claim is left out."""
-    own = gains[[*PAIR, "points", "p_bh"]].assign(claim=_conclusions(gains), cells=name)
-    other = there.assign(there=_conclusions(there)).rename(columns={"points": "points_there", "p_bh": "p_bh_there"})
-    both = own.merge(other, on=PAIR, how="left")
-    both["there"] = both.there.astype(object).where(both.there.notna(), LEFT_OUT)
-    is_gone = (both.there == LEFT_OUT) & (both.claim == NONE)
-    return both[(both.claim != both.there) & ~is_gone][list(CLAIMS)]
 
 
 # The section of a report that answers what reviewers ask of gains, each table with its CSV.

@@ -178,7 +178,10 @@ def figures(drawn: Sequence[FigureFiles], why_not_drawn: Sequence[str]) -> Secti
 
 def flags(study: StudyResults) -> Section:
     """What is unusual about cells and gains, counted and named, and whose cells were not trained alike."""
-    return Section("Flags", [*_flags(study), *_mixed(study)])
+    # The columns whose cells were trained on different devices or with other versions; nothing where none were.
+    columns = mixed_columns(study.cells, study.records)
+    mixed: list[Block] = [MIXED, Bullets(columns)] if columns else []
+    return Section("Flags", [*_flags(study), *mixed])
 
 
 def _flags(study: StudyResults) -> list[Block]:
@@ -206,12 +209,6 @@ def _flags(study: StudyResults) -> list[Block]:
         return [*blocks, Text("Nothing else is flagged." if blocks else "No cell and no gain is flagged.")]
     rows = [(flag, MEANINGS.get(flag.split(":")[0], ""), len(where), few(where)) for flag, where in by_flag.items()]
     return [*blocks, Table(("flag", "meaning", "times", "where"), rows)]
-
-
-def _mixed(study: StudyResults) -> list[Block]:
-    """The columns whose cells were trained on different devices or with other versions; nothing where none were."""
-    columns = mixed_columns(study.cells, study.records)
-    return [MIXED, Bullets(columns)] if columns else []
 
 
 def caveats(study: StudyResults, left_out: LeftOut | None = None) -> Section:
@@ -306,7 +303,9 @@ class _WithoutPrivate(Snapshot):
 
 def without_private(store: Store, manifest: Manifest) -> tuple[Snapshot, dict[str, Any], str]:
     """The store and manifest of a study without its private tasks, and how many were left out, in a sentence."""
-    private = _private(manifest)
+    shipped = Registry.load().tasks
+    own = {name for name, task in manifest["tasks"].items() if task.get("private")}
+    private = own | {name for name in manifest["missing"] if name not in shipped or shipped[name].dataset.private}
     study, left_out = manifest["study"], manifest.get("left_out", {})
     public = {
         **manifest,
@@ -324,12 +323,6 @@ def without_private(store: Store, manifest: Manifest) -> tuple[Snapshot, dict[st
     verb = "is" if len(private) == 1 else "are"
     left = f"{counted(len(private), 'private task')} {verb} left out."
     return known, public, left if private else "No task is private: all are here."
-
-
-def _private(manifest: Manifest) -> set[str]:
-    shipped = Registry.load().tasks
-    own = {name for name, task in manifest["tasks"].items() if task.get("private")}
-    return own | {name for name in manifest["missing"] if name not in shipped or shipped[name].dataset.private}
 
 
 def _tasks_of(cell: Mapping[str, Any], study: Mapping[str, Any]) -> set[str]:

@@ -31,9 +31,19 @@ def results() -> Results:
     Predictions of the transfers are not published, so standard errors are approximated, for errors that are independent
     of the baseline's, and there is no p.
     """
-    facts = _tasks()
+    # One row per task: sizes of its data set from Table 1, its theme from Table 5, test rows from Tables 9 to 12.
+    sizes = table("table1_dataset_sizes").rename(
+        columns={"dataset_id": "dataset", "vocab_size": "vocabulary", "total_tokens": "tokens"}
+    )
+    shares = table("tables9_12_splits").rename(columns={"task_id": "task"})
+    frame = table("tasks").merge(sizes, on="dataset").merge(table("table5_themes")[["task", "theme"]], on="task")
+    frame = frame.merge(shares, on="task")
+    frame["n_test"] = (frame.samples * frame.test_pct / 100).round()
+    frame["task_type"] = frame.metric.map({"pearson_r": "regression", "macro_f1": "classification"})
+    facts = framed(frame, TASKS)
     trained = framed(table("table4_training"), TRAINING)
-    parts = _gains(facts), facts, _ratings()
+    # The 108 ratings of Table 2.
+    parts = _gains(facts), facts, framed(pd.read_csv(FOLDER / "muddy-waters.csv"), RATINGS)
     return Results("published", *parts, errors="approximated", labels=_labels(), training=trained)
 
 
@@ -58,19 +68,6 @@ def _standard_error(pairs: pd.DataFrame, facts: pd.DataFrame, correlation: float
     return np.sqrt(first + second - 2 * correlation * np.sqrt(first * second))
 
 
-def _tasks() -> pd.DataFrame:
-    """One row per task: sizes of its data set from Table 1, its theme from Table 5, test rows from Tables 9 to 12."""
-    sizes = table("table1_dataset_sizes").rename(
-        columns={"dataset_id": "dataset", "vocab_size": "vocabulary", "total_tokens": "tokens"}
-    )
-    shares = table("tables9_12_splits").rename(columns={"task_id": "task"})
-    frame = table("tasks").merge(sizes, on="dataset").merge(table("table5_themes")[["task", "theme"]], on="task")
-    frame = frame.merge(shares, on="task")
-    frame["n_test"] = (frame.samples * frame.test_pct / 100).round()
-    frame["task_type"] = frame.metric.map({"pearson_r": "regression", "macro_f1": "classification"})
-    return framed(frame, TASKS)
-
-
 def _gains(facts: pd.DataFrame) -> pd.DataFrame:
     scores = table("tables7_8_scores")
     alone = scores[scores.intermediate == scores.target].set_index("target").score
@@ -84,11 +81,6 @@ def _gains(facts: pd.DataFrame) -> pd.DataFrame:
     frame["contaminated"] = (frame.dataset == LEAKING_DATASET).astype("boolean").replace(False, pd.NA)
     frame["n_seeds"] = 1
     return framed(frame, GAINS)
-
-
-def _ratings() -> pd.DataFrame:
-    """The 108 ratings of Table 2."""
-    return framed(pd.read_csv(FOLDER / "muddy-waters.csv"), RATINGS)
 
 
 def _labels() -> pd.DataFrame:
