@@ -369,11 +369,6 @@ def most_parents(merge: Mapping[str, Any]) -> int:
     return min(parents, int(merge.get("best", parents)))
 
 
-def awaits_transfers(cell: Cell) -> bool:
-    """Whether validation scores of the target's transfers decide about the cell's parents."""
-    return "transfers" in cell.spec.get("merge", {})
-
-
 Merge = Mapping[str, Any]  # a recipe as a cell's spec holds it
 
 
