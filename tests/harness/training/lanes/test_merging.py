@@ -13,7 +13,7 @@ from adapters.composition import Average, Stack
 
 from adapters_store import key_of
 from harness.study.cell import make_cell
-from harness.study.merged import weights_of
+from harness.study.intermediates import weights_of
 from harness.training.batches import collate
 from harness.training.lanes.forward import forward
 from harness.training.lanes.state import GATE, gates, parameter_names, stacked
