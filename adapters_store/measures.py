@@ -55,7 +55,7 @@ UNCHANGED, REMOVED, SWAPPED, IN_CLASS = "unchanged", "removed", "swapped", "swap
 OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY = "from other task", "good news", "bad news", "other reply"
 PROBES = (UNCHANGED, REMOVED, SWAPPED, IN_CLASS, OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY)
 AS_ASKED, REVERSED, LETTERS, LETTERS_REVERSED = "as asked", "reversed", "letters", "letters reversed"
-ARRANGEMENTS = (AS_ASKED, REVERSED, LETTERS, LETTERS_REVERSED)  # of options (harness.scoring.probe.options)
+ARRANGEMENTS = (AS_ASKED, REVERSED, LETTERS, LETTERS_REVERSED)  # of options (harness.scoring.probe.measured)
 OPTIONS_ROWS = 300  # test rows that are asked about again, unless more are wanted; drawn by PROBE_SEED
 PROBED_ROLES = (BASELINE, TRANSFER, SYSTEM)
 

@@ -74,7 +74,7 @@ class Study:
         """
         from harness.search.outcome import with_best
         from harness.study.file import load_study, overrides_of
-        from harness.study.imported import with_imported
+        from harness.study.intermediates import with_imported
 
         overrides = [*overrides, *overrides_of(changes)]
         self.config: StudyConfig = load_study(name, overrides)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.cli.options import Leaves, leaf_of, registry_option
 from harness.cli.terminal import downloads, print_json, print_rows
-from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
 from tasks.plain_text import nearest
 from tasks.registry import Registry
+
+if TYPE_CHECKING:
+    from harness.raw.holdings import Holding
 
 
 def add(leaves: Leaves) -> None:
@@ -99,6 +102,8 @@ def _has_checksum(download: object) -> bool:
 
 def _wanted_holdings(options: argparse.Namespace) -> list[Holding]:
     """Holdings of the datasets that were named, by their own id or by a task's; all without a name."""
+    from harness.raw.holdings import holdings
+
     everything = holdings(Registry.load([Path(folder) for folder in options.registry]), Path(options.data))
     names = {name: holding for holding in everything for name in holding.tasks} | {
         holding.dataset.id: holding for holding in everything

@@ -30,7 +30,8 @@ REFUSED = (  # what a place can be to blame for
 class Noun(NamedTuple):
     """The first word of a command: what for, its line of help, and its verbs, if it has any.
 
-    Its commands are those that the modules add; by default the one that is called as it is.
+    Its commands are those that the modules add; by default the one that is called as it is. ``module:function`` names
+    another function than ``add``.
     """
 
     name: str
@@ -64,19 +65,19 @@ USES = {
     ),
     READ: (
         Noun("report", "Tables, figures and a page of a study, from the store alone"),
-        Noun("figures", "The figures of a study alone"),
+        Noun("figures", "The figures of a study alone", modules="report:add_figures"),
         Noun(
             "systems",
             "Systems beside adapters: rank, question and explain them",
             "leaderboard flips probe explain",
-            "systems probe explain",
+            "systems probe",
         ),
         Noun("adapter", "Trained adapters for others, and theirs", "export publish import pretrain"),
         Noun(
             "texts",
             "Texts of your own: score them, and what scores say",
             "score feedback insights perceived",
-            "texts feedback insights perceived",
+            "texts insights",
         ),
     ),
 }
@@ -131,7 +132,8 @@ def parser(names: Collection[str] | None = None) -> argparse.ArgumentParser:
             inner = nouns.add_parser(noun.name, description=f"{noun.text}.", usage="%(prog)s COMMAND ...")
             leaves = inner.add_subparsers(required=True, prog=inner.prog, metavar="COMMAND", title="commands")
         for module in (noun.modules or noun.name).split():
-            importlib.import_module(f"harness.cli.{module}").add(leaves)
+            name, _, adds = module.partition(":")
+            getattr(importlib.import_module(f"harness.cli.{name}"), adds or "add")(leaves)
     return top
 
 

@@ -104,7 +104,7 @@ def _print_why(plan: Plan, causes: list[Why]) -> None:
 
 def _print_merged(plan: Plan) -> None:
     """Print which merged rows have no cell, and which would be trained anew with a further task."""
-    from harness.study.merged import recipes_of
+    from harness.study.intermediates import recipes_of
 
     for name, reason in plan.left_out.items():
         print(f"merged row left out: {name}: {reason}")

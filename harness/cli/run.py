@@ -98,32 +98,37 @@ def run_study(options: argparse.Namespace) -> int:
         return show_scripts(options)
     study = study_of(options)
     if options.failed:
-        return retry_study(study, options)
+        # train the cells that failed and the transfers stacked on them; exit code 1 when a cell fails again
+        from harness.run import notes
+
+        study.on(options.device, options.engine)
+        failed = notes.failures(study.store).keys() & {cell.key for cell in study.plan.cells}
+        above = {cell.key for cell in study.plan.cells if failed.intersection(cell.stands_on)}
+        if not failed and not options.json:
+            print(f"no cell of study {study.config.name!r} has failed since it was last tried")
+            return 0
+        return train(study, options, failed | above)
     if options.study == DEMO and not (options.smoke or options.trained):
         return run_demo(study, options)
     code = take(study, options) if options.trained else train(study, options)
     if code == 0 and not (options.json or options.quiet or options.smoke):
-        print_answer(study)
+        # what a finished study says in short; what explains gains takes longer to compute, and ``report`` says it
+        from analysis.gains.power import visible_gains
+        from analysis.results.leaderboard import has_systems
+        from analysis.sections.in_short import sentences, sentences_of_systems
+        from analysis.sections.study_results import Frames, StudyResults
+
+        manifest = study.manifest()
+        results = StudyResults.of(study.store, manifest, Path("results") / study.config.name)
+        if results.gains.empty and has_systems(manifest):
+            lines = sentences_of_systems(results, Frames.of(study.store, manifest).board())
+        else:
+            lines = sentences(results, visible_gains(results.gains))
+        print("", *lines, sep="\n")
         print_next("report", options.study, *places(options))
     if options.smoke:
         print(NOTE, file=sys.stderr if options.json else sys.stdout)
     return code
-
-
-def print_answer(study: Study) -> None:
-    """What a finished study says in short; what explains gains takes longer to compute, and ``report`` says it."""
-    from analysis.gains.power import visible_gains
-    from analysis.results.leaderboard import has_systems
-    from analysis.sections.in_short import sentences, sentences_of_systems
-    from analysis.sections.study_results import Frames, StudyResults
-
-    manifest = study.manifest()
-    results = StudyResults.of(study.store, manifest, Path("results") / study.config.name)
-    if results.gains.empty and has_systems(manifest):
-        lines = sentences_of_systems(results, Frames.of(study.store, manifest).board())
-    else:
-        lines = sentences(results, visible_gains(results.gains))
-    print("", *lines, sep="\n")
 
 
 def run_demo(study: Study, options: argparse.Namespace) -> int:
@@ -142,19 +147,6 @@ def run_demo(study: Study, options: argparse.Namespace) -> int:
         print(f"report: {written.page}; tables and figures beside it, and report.html to look around in")
         print_next("study", "power", DEMO, *places(options))
     return code
-
-
-def retry_study(study: Study, options: argparse.Namespace) -> int:
-    """Train the cells that failed and the transfers stacked on them; exit code 1 when a cell fails again."""
-    from harness.run import notes
-
-    study.on(options.device, options.engine)
-    failed = notes.failures(study.store).keys() & {cell.key for cell in study.plan.cells}
-    above = {cell.key for cell in study.plan.cells if failed.intersection(cell.stands_on)}
-    if not failed and not options.json:
-        print(f"no cell of study {study.config.name!r} has failed since it was last tried")
-        return 0
-    return train(study, options, failed | above)
 
 
 def take(study: Study, options: argparse.Namespace) -> int:

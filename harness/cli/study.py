@@ -173,7 +173,7 @@ def show_study(options: argparse.Namespace) -> int:
     """Print the resolved study and, per task, every training setting with the layer that won."""
     from harness.search.outcome import with_best
     from harness.study.file import load_study
-    from harness.study.imported import with_imported
+    from harness.study.intermediates import with_imported
     from tasks.registry import Registry
 
     study = with_imported(load_study(options.study, overrides(options)), Store(Path(options.store)))

@@ -1,4 +1,4 @@
-"""``texts score``: every task's prediction for every text of a file."""
+"""``texts score`` and ``feedback``: predictions for every text of a file, and what replies lack, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adapters_store import Store
 from adapters_store.record import imports_of
 from harness.cli.options import Leaves, device_option, leaf_of, out_option, repeatable, system_option
 from harness.cli.study import name_of
-from harness.cli.terminal import Bars, print_json, print_rows
+from harness.cli.terminal import Bars, print_json, print_rows, verbatim
 from harness.scoring.texts import FORMS, Texts
 from harness.sharing.stored import NotRun, stored_manifest
 from tasks.errors import BadInput, BadStudy
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from harness.scoring.answers import ScoringTask, TextScorer
     from harness.scoring.texts import Line
 
-
 COLUMNS = {
     "text": "the texts (default: text, or the only one)",
     "context": "what was said before",
@@ -33,7 +32,7 @@ COLUMNS = {
 
 
 def add(leaves: Leaves) -> None:
-    """Add ``score``."""
+    """Add ``score`` and ``feedback``."""
     text = "Predict every task of a study for every text of a file, in one pass."
     example = "texts score demo replies.csv --text reply --out replies.scores.csv"
     score = leaf_of(leaves, "score STUDY FILE", text, example, score_texts, "store json quiet")
@@ -45,6 +44,7 @@ def add(leaves: Leaves) -> None:
         "in a .csv put an apostrophe before texts that a spreadsheet would compute (beginning with =, +, - or @)"
     )
     score.add_argument("--spreadsheet", action="store_true", help=spreadsheet)
+    _add_feedback(leaves)
 
 
 def reading_options(leaf: argparse.ArgumentParser) -> None:
@@ -187,3 +187,37 @@ def _notes(tasks: Sequence[ScoringTask], wanted: Sequence[str], manifest: Mappin
 
 def _cell_text(value: object) -> object:
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
+
+
+def _add_feedback(leaves: Leaves) -> None:
+    """Add ``feedback``."""
+    text = "Say on the terminal what replies lack of EPITOME's mechanisms, in words from templates: a demonstration."
+    example = "texts feedback epitome replies.csv --by bi-encoder --text reply --context post"
+    reading_options(leaf_of(leaves, "feedback STUDY FILE", text, example, show_feedback, "store"))
+
+
+def show_feedback(options: argparse.Namespace) -> int:
+    """Print for every reply its levels, what was marked, what is missing, and two examples."""
+    from harness.scoring.answers import scoring_tasks
+    from harness.scoring.feedback import HEADING, feedback, folded, known_tasks
+    from harness.scoring.parts import next_part
+
+    texts, store = texts_of(options), Store(Path(options.store))
+    manifest = stored_manifest(store, name_of(options.study))
+    solved = scoring_tasks(store, manifest, options.task, options.seed, system=options.by)
+    scorer = scorer_named(store, manifest, options, known_tasks([task.name for task in solved], options.task))
+    print(folded(HEADING))
+    shown, unread = 0, texts.lines()
+    while lines := next_part(unread):
+        sound = [line for line in lines if not line.problem]
+        if sound:
+            frame = scorer.score([line.text for line in sound], [line.context for line in sound])
+            for said in feedback(frame, sound):
+                verbatim(f"\n{said}")
+        for line in lines:
+            if line.problem:
+                verbatim(f"\nreply {line.id} ({line.where}): {line.problem}")
+        shown += len(lines)
+    if not shown:
+        raise BadInput(f"{texts.file}: has no text")
+    return 0

@@ -241,15 +241,6 @@ class Embeddings(nn.Module):
         return normed
 
 
-def bare_encoder(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:  # noqa: ANN401
-    """What ``freeze`` takes apart, from FIELDS of a config and tensors whose names start with PARTS."""
-    own = SimpleNamespace(**config)
-    layers = [_layer(own, tensors, f"encoder.layer.{depth}") for depth in range(own.num_hidden_layers)]
-    embeddings = Embeddings(own, tensors)
-    base = SimpleNamespace(embeddings=embeddings, encoder=SimpleNamespace(layer=layers), parameters=list)
-    return SimpleNamespace(base_model=base, config=own)
-
-
 def _layer(config: SimpleNamespace, tensors: Mapping[str, Tensor], name: str) -> SimpleNamespace:
     def dense(part: str) -> nn.Linear:
         weight, bias = tensors[f"{name}.{part}.weight"], tensors[f"{name}.{part}.bias"]
@@ -358,7 +349,13 @@ class Job:
     @cached_property
     def _network(self) -> Any:  # noqa: ANN401
         config = json.loads((part_of(self.parcel.folder, 1) / CONFIG).read_text(encoding="utf-8"))
-        return bare_encoder(config, self.parcel.group("backbone"))
+        # what ``freeze`` takes apart, from FIELDS of a config and tensors whose names start with PARTS
+        tensors = self.parcel.group("backbone")
+        own = SimpleNamespace(**config)
+        layers = [_layer(own, tensors, f"encoder.layer.{depth}") for depth in range(own.num_hidden_layers)]
+        embeddings = Embeddings(own, tensors)
+        base = SimpleNamespace(embeddings=embeddings, encoder=SimpleNamespace(layer=layers), parameters=list)
+        return SimpleNamespace(base_model=base, config=own)
 
     def _missing(self, pack: Mapping[str, Any]) -> list[Cell]:
         """The cells of a pack that have no outcome, or whose adapter has gone that others need."""

@@ -132,13 +132,6 @@ def planned_rows(cell: Cell, splits: Splits) -> Rows:
     return Rows(**counts)
 
 
-def stored_rows(results: Mapping[str, Any]) -> Rows:
-    """Rows that a record says it was trained and tested on."""
-    folds = results.get("folds") or [results]
-    train, validation = (sum(int(fold[name]) for fold in folds) for name in ("n_train", "n_validation"))
-    return Rows(train, validation, int(results["n_test"]))
-
-
 def to_do(plan: Plan, store: Store, tokens: Mapping[str, float]) -> list[Todo]:
     """Every cell that the store has not, with its work; ``tokens`` is the mean row length per task."""
     todo = []
@@ -185,7 +178,12 @@ def measured_rates(
         is_like = way in work_of if way else like.items() <= spec.items()
         if spec["target"] in tokens and is_like:
             system, attempts = system_of(spec), 2 if "retried" in record.results else 1
-            work = attempts * stored_rows(record.results).work(system.steps(spec), tokens[spec["target"]])
+            # rows that a record says it was trained and tested on
+            folds = record.results.get("folds") or [record.results]
+            train, validation = (sum(int(fold[name]) for fold in folds) for name in ("n_train", "n_validation"))
+            work = attempts * Rows(train, validation, int(record.results["n_test"])).work(
+                system.steps(spec), tokens[spec["target"]]
+            )
             if work >= least[way]:
                 way = way or system.way(spec, int(provenance.get("lanes", 1)))
                 timings[str(provenance["device"])][way].append((float(provenance["wall_seconds"]), work))

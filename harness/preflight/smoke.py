@@ -42,17 +42,6 @@ def records(store: Store) -> Iterator[Record]:
 
     The cells of smoke runs are left out, and what was imported: how they were trained says nothing of any other.
     """
-    for key in sorted(store.keys() - smoke_keys(store)):
-        try:
-            record = store.get(key)
-        except StoreError:
-            continue
-        if not is_imported(record.spec):
-            yield record
-
-
-def smoke_keys(store: Store) -> set[str]:
-    """Keys of the cells that the manifests of smoke runs name."""
     keys: set[str] = set()
     for name in store.manifests():
         if name.endswith(SMOKE):
@@ -60,4 +49,10 @@ def smoke_keys(store: Store) -> set[str]:
                 keys |= {str(cell["key"]) for cell in store.manifest(name)["cells"]}
             except (StoreError, KeyError, TypeError):
                 continue
-    return keys
+    for key in sorted(store.keys() - keys):
+        try:
+            record = store.get(key)
+        except StoreError:
+            continue
+        if not is_imported(record.spec):
+            yield record

@@ -10,7 +10,7 @@ from adapters_store import Store, StoreError
 from adapters_store.key import names_below
 from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
-from harness.study.merged import why_unmergeable
+from harness.study.intermediates import why_unmergeable
 from harness.study.plan import Pack, Plan, set_aside_weightless, weightless
 
 

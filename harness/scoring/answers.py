@@ -21,7 +21,7 @@ from adapters_store import Record, Store
 from adapters_store.record import imports_of, is_imported
 from adapters_store.roles import SCORING, SYSTEMS
 from harness.study.config import StudyConfig
-from harness.study.imported import imported_as, with_imported
+from harness.study.intermediates import imported_as, with_imported
 from harness.study.systems import Span
 from tasks import metrics
 from tasks.errors import BadInput

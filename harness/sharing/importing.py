@@ -28,7 +28,7 @@ from harness.sharing.incoming import (
     settings_in,
 )
 from harness.study.backbone import Backbone, BadBackbone, resolve
-from harness.study.imported import check_name
+from harness.study.intermediates import check_name
 from harness.study.methods import METHODS, check_width
 from harness.systems.system import ADAPTER_PACKAGES
 from harness.training.model import POOL, load_backbone, save_adapter

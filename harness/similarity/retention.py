@@ -20,7 +20,7 @@ from adapters_store.roles import MERGED
 from adapters_store.store import open_weights
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
-from harness.study.merged import LEARNED, TIES, why_unmergeable
+from harness.study.intermediates import LEARNED, TIES, why_unmergeable
 from harness.study.plan import Plan
 from harness.training.lanes.fit import predicted
 from harness.training.lanes.frozen import PRECISIONS, freeze

@@ -315,15 +315,7 @@ def check_folder(folder: Path, model_type: str, config: Mapping[str, Any], *, is
 
     It is read once, for the finite numbers, or not at all; everything else is in its header.
     """
-    check_config(folder / "config.json", model_type, config)
-    shapes = shapes_in(folder)
-    check_shapes(folder, shapes, PREFIXES[model_type], needed(model_type, config))
-    if is_read:
-        check_finite(folder, shapes, PREFIXES[model_type])
-
-
-def check_config(file: Path, model_type: str, config: Mapping[str, Any]) -> None:
-    """BadWeights for sizes that are none, or do not go together."""
+    file = folder / "config.json"
     sizes = {name: config.get(name, default) for name, default in SIZES.items()}
     sizes["vocab_size"] = config.get("vocab_size", VOCABULARY[model_type])
     for name, value in sizes.items():
@@ -344,6 +336,10 @@ def check_config(file: Path, model_type: str, config: Mapping[str, Any]) -> None
     room = sizes["vocab_size"] if model_type == "bert" else min(sizes["vocab_size"], sizes["max_position_embeddings"])
     if not (type(pad) is int and 0 <= pad < room) and not (pad is None and model_type == "bert"):
         raise BadWeights(f"{file}: pad_token_id {pad!r} is not a whole number from 0 to {room - 1}; correct it")
+    shapes = shapes_in(folder)
+    check_shapes(folder, shapes, PREFIXES[model_type], needed(model_type, config))
+    if is_read:
+        check_finite(folder, shapes, PREFIXES[model_type])
 
 
 def padding(model_type: str, config: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever the file says

@@ -110,7 +110,7 @@ def make_cell(
 
     ``role`` names a training that is neither a plain baseline nor a plain transfer: ``random`` stands on an untrained
     intermediate, ``shuffled-intermediate`` learns permuted labels, ``merged`` gets its recipe from
-    harness.study.merged. BadStudy if the adapter does not fit the backbone.
+    harness.study.intermediates. BadStudy if the adapter does not fit the backbone.
     """
     task = splits.task
     stacked_on = intermediate.target if intermediate else None

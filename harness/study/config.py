@@ -236,7 +236,7 @@ class StudyConfig:
     self_seeds: tuple[int, ...] = ()  # the circle of seeds that ``self`` goes round (default: those of baselines)
     controls: tuple[str, ...] = ()
     imported: Mapping[str, str] = field(default_factory=dict)  # keys of their records by name
-    merged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by row: see harness.study.merged
+    merged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by row: see harness.study.intermediates
     start: str = "task"  # of adapters' weights: drawn for each task, or one for all of a seed (shared)
     transfers: bool = True
     composition: str = "stack"

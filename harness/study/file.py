@@ -32,7 +32,7 @@ from harness.study.config import (
     positive_int,
     share_of,
 )
-from harness.study.merged import check_merged
+from harness.study.intermediates import check_merged
 from harness.study.methods import METHODS, check_stack, settings_of
 from harness.study.systems import check_systems
 from tasks.errors import BadInput, BadStudy
@@ -60,10 +60,14 @@ ANALYSIS = {
 KEY = re.compile(r"[0-9a-f]{6,64}")
 FEWEST_DRAWS = 19  # fewer cannot give a p of .05
 FIELDS = {field.name for field in dataclasses.fields(StudyConfig)}
+TABLES: Mapping[str, type] = {
+    **{"adapter": Adapter, "analysis": Analysis, "protocol": Protocol, "slurm": Slurm, "ray": Ray, "loss": Loss},
+    "training": Training,
+}
 IN_TABLES = {  # fields of a table that may be meant where its name is left out
     field.name: f"{table}.{field.name}"
-    for table, kind in (("training", Training), ("adapter", Adapter), ("analysis", Analysis))
-    for field in dataclasses.fields(kind)
+    for table in ("training", "adapter", "analysis")
+    for field in dataclasses.fields(TABLES[table])
     if field.name not in FIELDS
 }
 MEANT = {  # words of the command line or of others, and what a study file has for them
@@ -190,32 +194,16 @@ def _without_numbers(loss: Mapping[str, Any], kind: object) -> dict[str, Any]:
 
 
 def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
-    known = FIELDS - NOT_OF_FILES | {"extends"}
-    training = {f.name for f in dataclasses.fields(Training)}
-    tables: list[tuple[Any, set[str], str]] = [
-        (values, known, ""),
-        (values.get("adapter", {}), {f.name for f in dataclasses.fields(Adapter)}, "adapter."),
-        (values.get("analysis", {}), {f.name for f in dataclasses.fields(Analysis)}, "analysis."),
-        (values.get("protocol", {}), {f.name for f in dataclasses.fields(Protocol)}, "protocol."),
-        (values.get("slurm", {}), {f.name for f in dataclasses.fields(Slurm)}, "slurm."),
-        (values.get("ray", {}), {f.name for f in dataclasses.fields(Ray)}, "ray."),
-        (values.get("loss", {}), {f.name for f in dataclasses.fields(Loss)} | {"tasks"}, "loss."),
-    ]
-    tables += [(values.get("training", {}), training, "training.")]
+    tables: list[tuple[Any, set[str], str]] = [(values, FIELDS - NOT_OF_FILES | {"extends"}, "")]
+    tables += [(values.get(name, {}), _names_of(kind), f"{name}.") for name, kind in TABLES.items()]
     imported = values.get("imported", {})
     tables.append((imported, _names_in(imported), "imported."))  # names are free
-    tasks = values.get("task", {})
-    if not isinstance(tasks, Mapping):
-        raise BadStudy(f"{where}: task is a table of tables, one per task, got {tasks!r}")
-    tables += [(table, training, f"task.{name}.") for name, table in tasks.items()]
-    systems = values.get("system", {})
-    if not isinstance(systems, Mapping):
-        raise BadStudy(f"{where}: system is a table of tables, one per system, got {systems!r}")
-    tables += [(table, _names_in(table), f"system.{name}.") for name, table in systems.items()]  # see check_systems
-    merged = values.get("merged", {})
-    if not isinstance(merged, Mapping):
-        raise BadStudy(f"{where}: merged is a table of tables, one per row, got {merged!r}")
-    tables += [(table, _names_in(table), f"merged.{name}.") for name, table in merged.items()]  # see check_merged
+    for name, part in (("task", "task"), ("system", "system"), ("merged", "row")):
+        inner = values.get(name, {})
+        if not isinstance(inner, Mapping):
+            raise BadStudy(f"{where}: {name} is a table of tables, one per {part}, got {inner!r}")
+        for key, table in inner.items():  # check_systems and check_merged look at the fields of theirs
+            tables.append((table, _names_of(Training) if name == "task" else _names_in(table), f"{name}.{key}."))
     for table, allowed, prefix in tables:
         if not isinstance(table, Mapping):
             raise BadStudy(f"{where}: {prefix.rstrip('.')} is a table of fields, got {table!r}")
@@ -224,6 +212,11 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
                 written = {name: prefix + name for name in sorted(allowed)} | ({} if prefix else IN_TABLES)
                 hint = MEANT.get(key) if not prefix else None
                 raise BadStudy(f"{where}: unknown field {prefix + key!r}{hint or nearest(key, written, written)}")
+
+
+def _names_of(kind: type) -> set[str]:
+    """The fields that a table may have."""
+    return {field.name for field in dataclasses.fields(kind)} | ({"tasks"} if kind is Loss else set())
 
 
 def _names_in(table: object) -> set[str]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_type_hints
 
 from adapters_store import CorruptRecord, Store, StoreError
 from adapters_store.listing import keys_in
 from adapters_store.record import KEY
 from harness.study.cell import SCHEMA as CELL_SCHEMA
 from harness.study.cell import Cell
-from harness.study.config import StudyConfig
+from harness.study.config import Adapter, Analysis, StudyConfig
 from harness.study.measures import facts_of
 from harness.study.plan import Plan
 from tasks.errors import BadInput
@@ -28,6 +28,7 @@ SCHEMA = 1
 SECOND_NAME, MAPPED_BY = "alias.json", "commit 1e8564e"  # what that commit gave records with keys of schema 1
 CELL_FIELDS = ("key", "role", "intermediate", "target", "seed", "setting")
 Test = Callable[[Any], bool]
+Kind = tuple[Test, str]  # of a value: a test, and what it must be in words
 Shape = Mapping[str, tuple[Test, str, bool]]  # of a field: a test, what it must be in words, if it is needed
 MOST = 2**53  # of a whole number; JSON knows larger ones, and arrays do not
 
@@ -112,131 +113,98 @@ def declared_since(study: StudyConfig, store: Store) -> dict[str, str]:
     return {"declared": str(earlier.get("declared", now)) if is_same else now}
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _is_truth(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST
+def _is_key(value: object) -> bool:
+    return isinstance(value, str) and bool(KEY.fullmatch(value))
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -MOST < value < MOST
 
 
-def _is_key(value: object) -> bool:
-    return isinstance(value, str) and bool(KEY.fullmatch(value))
+def _is(kind: type) -> Test:
+    return lambda value: isinstance(value, kind)
 
 
-def _each(test: Test) -> Test:
+def _list_of(test: Test) -> Test:
     return lambda value: isinstance(value, list) and all(map(test, value))
 
 
-def _tables(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_table, value.values()))
-
-
-def _texts_by_name(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_text, value.values()))
-
-
-def _keys_by_name(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_key, value.values()))
+def _by_name(test: Test) -> Test:
+    return lambda value: isinstance(value, Mapping) and all(map(test, value.values()))
 
 
 def _or_nothing(test: Test) -> Test:
     return lambda value: value is None or test(value)
 
 
-TEXT, TRUTH, COUNT = (_is_text, "a text"), (_is_truth, "true or false"), (_is_count, "a whole number from 0")
-TEXTS, COUNTS = (_each(_is_text), "a list of texts"), (_each(_is_count), "a list of whole numbers")
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and _is_number(value) and value >= 0
+
+
+def _fields(kind: Kind, names: str, *, needed: bool = True) -> Shape:
+    """The fields of these names, all of a kind."""
+    return {name: (*kind, needed) for name in names.split()}
+
+
+TEXT, TRUTH, TABLE = (_is(str), "a text"), (_is(bool), "true or false"), (_is(Mapping), "a table")
+COUNT = (_is_count, "a whole number from 0")
+TEXTS, COUNTS = (_list_of(_is(str)), "a list of texts"), (_list_of(_is_count), "a list of whole numbers")
+TABLES, TEXTS_BY_NAME = (_by_name(_is(Mapping)), "a table of tables"), (_by_name(_is(str)), "a table of texts")
+KEYS_BY_NAME = (_by_name(_is_key), "a table of keys")
+OF_TYPE: Mapping[object, Kind] = {  # what the fields of a study are in JSON
+    **{str: TEXT, bool: TRUTH, int: COUNT, float: (_is_number, "a number"), Adapter: TABLE, Mapping[str, Any]: TABLE},
+    **{int | None: (_or_nothing(_is_count), "a whole number"), Analysis | None: (_or_nothing(_is(Mapping)), "a table")},
+    **{tuple[str, ...]: TEXTS, tuple[int, ...]: COUNTS},
+    **{Mapping[str, str]: TEXTS_BY_NAME, Mapping[str, Mapping[str, Any]]: TABLES},
+}
+NEEDED = {"tasks", "backbone", "adapter", "seeds", "settings", "splits"}  # of a study's fields
+UNREAD = {  # fields of a study that nobody reads from its manifest
+    *("protocol", "transfers", "composition", "floors", "finetune_learning_rate", "retry_collapsed", "trainer"),
+    *("precision", "shared_noise", "synthetic_rows", "keep", "device"),
+}
 MANIFEST: Shape = {
-    "name": (*TEXT, True),
-    "created": (*TEXT, True),
-    "declared": (*TEXT, False),
-    "synthetic": (*TRUTH, True),
-    "study": (_is_table, "a table", True),
-    "tasks": (_tables, "a table of tables", True),
-    "missing": (_texts_by_name, "a table of texts", True),
-    "left_out": (_texts_by_name, "a table of texts", False),
-    "cells": (_each(_is_table), "a list of tables", True),
+    **_fields(TEXT, "name created"),
+    **_fields(TEXT, "declared", needed=False),
+    **_fields(TRUTH, "synthetic"),
+    **_fields(TABLE, "study"),
+    **_fields(TABLES, "tasks"),
+    **_fields(TEXTS_BY_NAME, "missing"),
+    **_fields(TEXTS_BY_NAME, "left_out", needed=False),
+    "cells": (_list_of(_is(Mapping)), "a list of tables", True),
 }
 STUDY: Shape = {
-    "name": (*TEXT, False),
-    "title": (*TEXT, False),
-    "tasks": (*TEXTS, True),
-    "backbone": (*TEXT, True),
-    "adapter": (_is_table, "a table", True),
-    "seeds": (*COUNTS, True),
-    "baseline_seeds": (*COUNTS, False),
-    "self_seeds": (*COUNTS, False),
-    "settings": (*TEXTS, True),
-    "splits": (*TEXT, True),
-    "controls": (*TEXTS, False),
-    "references": (*TEXTS, False),
-    "systems": (*TEXTS, False),
-    "system": (_tables, "a table of tables", False),
-    "registry": (*TEXTS, False),
-    "training": (_is_table, "a table", False),
-    "task": (_tables, "a table of tables", False),
-    "best": (_tables, "a table of tables", False),
-    "loss": (_is_table, "a table", False),
-    "imported": (_texts_by_name, "a table of texts", False),
-    "merged": (_tables, "a table of tables", False),
-    "start": (*TEXT, False),
-    "slurm": (_is_table, "a table", False),
-    "ray": (_is_table, "a table", False),
-    "analysis": (_or_nothing(_is_table), "a table", False),
-    "data": (*TEXT, False),
-    "input_format": (*TEXT, False),
-    "max_tokens": (*COUNT, False),
-    **{f"max_{part}": (_or_nothing(_is_count), "a whole number", False) for part in ("train", "val", "test")},
+    name: (*OF_TYPE[kind], name in NEEDED) for name, kind in get_type_hints(StudyConfig).items() if name not in UNREAD
 }
-ADAPTER: Shape = {"method": (*TEXT, True)}
-ANALYSIS: Shape = {
-    **{name: (*TEXT, True) for name in ("outcome", "left_out", "cells", "without_rater", "weights")},
-    "draws": (*COUNT, True),
-    "margin": (_is_number, "a number", True),
-}
+ADAPTER = _fields(TEXT, "method")
+ANALYSIS: Shape = {name: (*OF_TYPE[kind], True) for name, kind in get_type_hints(Analysis).items()}
 TASK: Shape = {
-    **{name: (*TEXT, True) for name in ("title", "dataset", "family", "theme", "language", "setting", "data_source")},
-    "kind": (lambda value: _is_text(value) and value in METRICS, f"one of {', '.join(METRICS)}", True),
-    "metric": (lambda value: _is_text(value) and value in METRICS.values(), "the metric of a kind", True),
-    "classes": (*TEXTS, True),
-    "version": (*TEXT, True),
-    **{name: (*COUNT, True) for name in ("n_train", "n_validation", "n_test")},
-    "has_ratings": (*TRUTH, True),
-    "warnings": (*TEXTS, True),
-    "licence": (*TEXT, False),
-    "private": (*TRUTH, False),
-    "splits_hash": (*TEXT, False),
-    "marks_hash": (*TEXT, False),
-    "folds": (*COUNT, False),
+    **_fields(TEXT, "title dataset family theme language setting data_source"),
+    "kind": (lambda value: isinstance(value, str) and value in METRICS, f"one of {', '.join(METRICS)}", True),
+    "metric": (lambda value: isinstance(value, str) and value in METRICS.values(), "the metric of a kind", True),
+    **_fields(TEXTS, "classes"),
+    **_fields(TEXT, "version"),
+    **_fields(COUNT, "n_train n_validation n_test"),
+    **_fields(TRUTH, "has_ratings"),
+    **_fields(TEXTS, "warnings"),
+    **_fields(TEXT, "licence splits_hash marks_hash", needed=False),
+    **_fields(TRUTH, "private", needed=False),
+    **_fields(COUNT, "folds", needed=False),
 }
 CELL: Shape = {
     "key": (_is_key, "a key", True),
-    "target": (*TEXT, True),
-    "intermediate": (_or_nothing(_is_text), "a text", True),
-    "seed": (*COUNT, True),
-    "setting": (*TEXT, True),
-    "role": (*TEXT, False),
-    "system": (*TEXT, False),
+    **_fields(TEXT, "target"),
+    "intermediate": (_or_nothing(_is(str)), "a text", True),
+    **_fields(COUNT, "seed"),
+    **_fields(TEXT, "setting"),
+    **_fields(TEXT, "role system", needed=False),
     "intermediate_key": (_or_nothing(_is_key), "a key", False),
-    "merge": (_is_table, "a table", False),
+    **_fields(TABLE, "merge", needed=False),
 }
 MERGE: Shape = {
-    "rule": (*TEXT, True),
-    "parents": (_keys_by_name, "a table of keys", True),
-    "transfers": (_keys_by_name, "a table of keys", False),
-    "best": (*COUNT, False),
+    **_fields(TEXT, "rule"),
+    **_fields(KEYS_BY_NAME, "parents"),
+    **_fields(KEYS_BY_NAME, "transfers", needed=False),
+    **_fields(COUNT, "best", needed=False),
 }
 
 

@@ -52,7 +52,17 @@ def facts_of(splits: Splits) -> dict[str, Any]:
 def keep_measures(splits: Mapping[str, Splits], store: Store) -> None:
     """Keep the statistics of every task, and what its annotators answered."""
     statistics_of(splits, store)
-    keep_marks(splits, store)
+    # keep what every annotator answered to the test rows of each task, where rows have it: ids and numbers alone. Of
+    # a private task as of others: the ids are those that its records hold
+    for name, task_splits in splits.items():
+        if not (marks := marks_hash(task_splits)):
+            continue
+        inputs = annotators_inputs(name, task_splits.content_hash, marks)
+        try:
+            store.measure(ANNOTATORS, inputs)
+        except MissingRecord:
+            rows = {row.id: list(row.marks) for row in task_splits.test if row.marks}
+            store.put_measure(ANNOTATORS, inputs, {"ids": list(rows), "marks": list(rows.values())}, 0.0)
 
 
 def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[str, Any]]:
@@ -68,19 +78,3 @@ def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[
             counts[name] = statistics(task_splits)
             store.put_measure(STATISTICS, inputs, counts[name], time.perf_counter() - started)
     return counts
-
-
-def keep_marks(splits: Mapping[str, Splits], store: Store) -> None:
-    """Keep what every annotator answered to the test rows of each task, where rows have it: ids and numbers alone.
-
-    Of a private task as of others: the ids are those that its records hold.
-    """
-    for name, task_splits in splits.items():
-        if not (marks := marks_hash(task_splits)):
-            continue
-        inputs = annotators_inputs(name, task_splits.content_hash, marks)
-        try:
-            store.measure(ANNOTATORS, inputs)
-        except MissingRecord:
-            rows = {row.id: list(row.marks) for row in task_splits.test if row.marks}
-            store.put_measure(ANNOTATORS, inputs, {"ids": list(rows), "marks": list(rows.values())}, 0.0)

@@ -29,8 +29,7 @@ from adapters_store.store import has_weights
 from harness.study.backbone import Backbone, resolve
 from harness.study.cell import Cell, make_cell, make_system_cell
 from harness.study.config import StudyConfig
-from harness.study.imported import imported_cells, imported_lanes
-from harness.study.merged import LEARNED, MergedRows, contaminated
+from harness.study.intermediates import LEARNED, MergedRows, contaminated, imported_cells, imported_lanes
 from harness.study.systems import kind_and_config
 from tasks.errors import BadStudy, MissingData
 from tasks.plain_text import nearest

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.merged import FUSED, JOINT, most_parents
+from harness.study.intermediates import FUSED, JOINT, most_parents
 from harness.study.methods import fusion_parameters, layers_of
 
 if TYPE_CHECKING:

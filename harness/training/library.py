@@ -37,7 +37,7 @@ from adapters_store import Store
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell, seed_of
 from harness.study.device import NoSuchDevice
-from harness.study.merged import weights_of
+from harness.study.intermediates import weights_of
 from harness.study.methods import FUSION
 from harness.training import model
 from harness.training.batches import collate, evaluation_batches, training_batches

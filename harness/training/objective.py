@@ -85,14 +85,6 @@ def balanced_weights(labels: NDArray[np.int64] | NDArray[np.float64]) -> Tensor:
     return torch.tensor(len(labels) / (2 * np.maximum(counts, 1)), dtype=torch.float32)
 
 
-def weighted_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Cross-entropy, the mean weighted by class; with several labels the plain mean of weighted binary ones."""
-    if labels.ndim == 1:
-        return functional.cross_entropy(logits, labels, weight=weights)
-    of_each = torch.where(labels > 0, weights[1], weights[0])
-    return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), weight=of_each)
-
-
 def total_weight(labels: Tensor, weights: Tensor | None) -> float:
     """What the summed loss of a batch is divided by: its rows, or with class weights the sum of the rows' weights."""
     return float(weights[labels].sum()) if weights is not None and labels.ndim == 1 else float(len(labels))
@@ -112,11 +104,6 @@ def row_losses(logits: Tensor, labels: Tensor, weights: Tensor | None = None) ->
     of_class = None if weights is None else weights.to(logits.dtype)
     losses = functional.cross_entropy(logits.flatten(0, 1), repeated, weight=of_class, reduction="none")
     return losses.view(lanes, -1)
-
-
-def summed_losses(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Each lane's loss ``[K]``, summed over rows."""
-    return row_losses(logits, labels, weights).sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -175,7 +162,11 @@ class Objective:
     def mean(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of a batch: the mean over its rows, weighted where classes have weights."""
         if self.loss.kind == "cross-entropy" and self.weights is not None:
-            return weighted_loss(logits, labels, self.weights)
+            # cross-entropy, the mean weighted by class; with several labels the plain mean of weighted binary ones
+            if labels.ndim == 1:
+                return functional.cross_entropy(logits, labels, weight=self.weights)
+            of_each = torch.where(labels > 0, self.weights[1], self.weights[0])
+            return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), weight=of_each)
         losses = self.losses(logits, labels)
         if self.weights is None or labels.ndim == 2:
             return losses.mean()

@@ -26,7 +26,7 @@ from harness.study.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import Loss, Training
 from harness.study.device import Device
-from harness.study.merged import FUSED, JOINT, WIDE, most_parents
+from harness.study.intermediates import FUSED, JOINT, WIDE, most_parents
 from harness.study.systems import Span
 from harness.training.inputs import Encoded, InputFormat, Rows, cut_counts, rows_of
 from harness.training.tokenizer import Tokenizer, load_tokenizer

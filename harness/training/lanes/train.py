@@ -36,7 +36,7 @@ from torch import Tensor
 from adapters_store import Store
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.merged import AVERAGED, GATED, OUTPUTS, TIES, WIDE, Undecided, weights_of
+from harness.study.intermediates import AVERAGED, GATED, OUTPUTS, TIES, WIDE, Undecided, weights_of
 from harness.training import model
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.lanes.fit import LaneTrainer

@@ -14,8 +14,8 @@ from analysis.manuscript.numbers import numbers
 from analysis.manuscript.references import MERGES, entries, used
 from analysis.manuscript.tables import merged as merged_table
 from analysis.manuscript.trainings import RULES
-from harness.study.merged import PARENTS
-from harness.study.merged import RULES as KNOWN_RULES
+from harness.study.intermediates import PARENTS
+from harness.study.intermediates import RULES as KNOWN_RULES
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = [FakeTask(name) for name in ("hope", "role", "tone")]

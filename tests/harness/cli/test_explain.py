@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from harness.cli.explain import HOLDS_TEXTS, heading, html_of, pieces_of, strongest
+from harness.cli.probe import HOLDS_TEXTS, heading, html_of, pieces_of, strongest
 from harness.scoring.explained import ExplainedRow
 from harness.scoring.system_scorer import SystemScorer
 from harness.systems.attributions import Attribution, vector_of

@@ -13,8 +13,8 @@ from adapters_store.measures import VOCABULARY, vocabulary_inputs
 from adapters_store.roles import MERGED
 from harness.run.grid import GridReport, startable, steps_of
 from harness.study.file import load_study
+from harness.study.intermediates import MergedRows, Undecided, contaminated, weights_of
 from harness.study.manifest import check_manifest, manifest_of
-from harness.study.merged import MergedRows, Undecided, contaminated, weights_of
 from harness.study.plan import make_plan
 from tasks import synthetic
 from tasks.errors import BadStudy

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from harness.study.device import Device
 from harness.training import batches
-from harness.training.lanes import graphs, state
+from harness.training.lanes import offloaded, state
 
 aten = torch.ops.aten
 DEVICE = torch.device("meta")
@@ -199,5 +199,5 @@ def pretend_gpu(monkeypatch, cutting="cpu", *, sums_by_name=True, has_graphs=Fal
         patch.setattr(torch, "tensor", made_here)
         patch.setattr(torch, "inference_mode", torch.no_grad)  # torch keeps its tensors from being of a class of ours
         with PretendGpu() as gpu:
-            patch.setattr(graphs, "capturing", lambda device: gpu.capture if has_graphs else None)
+            patch.setattr(offloaded, "capturing", lambda device: gpu.capture if has_graphs else None)
             yield gpu

@@ -13,7 +13,7 @@ from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.study.config import StudyConfig
-from harness.study.merged import MergedRows
+from harness.study.intermediates import MergedRows
 from harness.training.recipe import encoded
 
 EPOCHS = 3

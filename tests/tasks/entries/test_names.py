@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from harness.study.imported import check_name
+from harness.study.intermediates import check_name
 from tasks.errors import BadEntry, BadInput
 from tasks.proposal import task_id
 from tasks.registry import ID_PATTERN, Registry

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adapters_store import key_of
 from adapters_store.measures import AS_ASKED, LETTERS, LETTERS_REVERSED, OPTIONS, REVERSED, measures_of
-from harness.scoring.probe.options import NAMES, arranged, drawn
+from harness.scoring.probe.measured import NAMES, arranged, drawn
 from tasks.errors import BadInput
 from tasks.task import Instruction
 from tests.harness.systems.prompting.test_prompted_studies import SECRET, diaries

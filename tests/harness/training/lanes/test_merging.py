@@ -13,13 +13,13 @@ from adapters.composition import Average, Stack
 
 from adapters_store import key_of
 from harness.study.cell import make_cell
-from harness.study.merged import weights_of
+from harness.study.intermediates import weights_of
 from harness.training.batches import collate
 from harness.training.lanes.forward import forward
 from harness.training.lanes.state import GATE, gates, parameter_names, stacked
 from harness.training.lanes.train import check_shapes, merge_of, merged, with_target
 from harness.training.memory import shape_of
-from harness.training.objective import summed_losses
+from harness.training.objective import row_losses
 from harness.training.recipe import Recipe
 from tasks.errors import BadInput
 from tests.support.studies.toy_column import content
@@ -269,7 +269,7 @@ def test_the_gradient_of_a_weight_is_the_loss_s_slope():
 
     def loss():
         logits = forward(ready.frozen, ready.state.lanes(), batch, None)
-        return summed_losses(logits, torch.from_numpy(data.labels), None).sum()
+        return row_losses(logits, torch.from_numpy(data.labels), None).sum()
 
     loss().backward()
     step = 1e-5

@@ -16,11 +16,10 @@ from benchmarks.steps.shapes import Shape, rows
 from harness.study.config import Loss
 from harness.training.batches import BUCKETS, TRAINED, Cut, collate, shaped, training_batches
 from harness.training.inputs import Encoded
-from harness.training.lanes import graphs
+from harness.training.lanes import offloaded
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
-from harness.training.lanes.graphs import Graphs
-from harness.training.lanes.offloaded import DeviceRows, Planned
+from harness.training.lanes.offloaded import DeviceRows, Graphs, Planned
 from harness.training.recipe import Part
 from harness.training.tensors import CPU
 from tests.support.clusters.pretend_gpu import DEVICE, pretend_gpu
@@ -222,5 +221,5 @@ def test_memory_that_runs_out_while_work_is_recorded_is_not_hidden():
 
 
 def test_only_cuda_records():
-    assert graphs.capturing(CPU) is None
-    assert graphs.capturing(DEVICE) is None
+    assert offloaded.capturing(CPU) is None
+    assert offloaded.capturing(DEVICE) is None

@@ -14,7 +14,7 @@ from transformers import get_linear_schedule_with_warmup
 from harness.run.pack import run_cells
 from harness.study.cell import seed_of
 from harness.study.device import ANY_DEVICE
-from harness.study.merged import MergedRows
+from harness.study.intermediates import MergedRows
 from harness.study.plan import _packs_of_merges
 from harness.systems import system_of
 from harness.training import library, model
