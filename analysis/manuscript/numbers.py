@@ -14,7 +14,7 @@ import pandas as pd
 from adapters_store.disk import write_text
 from analysis.gains.comparisons import AGAINST
 from analysis.manuscript.frames import NamedFrames
-from analysis.manuscript.latex import NUMBER, letters, printed
+from analysis.manuscript.layout import NUMBER, letters, printed
 from analysis.ratings.themes import ALL
 from analysis.tables import write_csv
 from tasks.errors import BadInput

@@ -7,11 +7,9 @@ from operator import methodcaller
 from pathlib import Path
 
 from adapters_store.disk import write_text
-from analysis.manuscript import latex
 from analysis.manuscript.figures import Sheet, write_figures
 from analysis.manuscript.frames import Subject, read_data, write_data
-from analysis.manuscript.latex import escaped
-from analysis.manuscript.layout import Table, Venue, as_latex, as_markdown
+from analysis.manuscript.layout import Table, Venue, as_latex, as_markdown, escaped, table_as_latex, table_as_markdown
 from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.numbers import filled, numbers, write_numbers
 from analysis.manuscript.references import as_markdown as licences_page
@@ -116,13 +114,13 @@ def write_paper(
     uses = used(subject)
     printed = {number.macro: number.printed for number in quoted if number.printed}
     parts, answers = methods(subject, uses), checklist(subject)
-    sections = [f"## {head}\n\n{latex.as_markdown(text, printed)}" for head, text in parts]
+    sections = [f"## {head}\n\n{as_markdown(text, printed)}" for head, text in parts]
     write_text(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")
-    paragraphs = [rf"\paragraph{{{escaped(head)}.}} {latex.as_latex(text, printed)}" for head, text in parts]
+    paragraphs = [rf"\paragraph{{{escaped(head)}.}} {as_latex(text, printed)}" for head, text in parts]
     write_text(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
-    asked = [f"- **{question}** {latex.as_markdown(answer, printed)}" for question, answer in answers]
+    asked = [f"- **{question}** {as_markdown(answer, printed)}" for question, answer in answers]
     write_text(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
-    items = [rf"\item \textbf{{{escaped(question)}}} {latex.as_latex(answer, printed)}" for question, answer in answers]
+    items = [rf"\item \textbf{{{escaped(question)}}} {as_latex(answer, printed)}" for question, answer in answers]
     lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
     write_text(out / "checklist.tex", "\n".join(lines) + "\n")
     cited = cited_uses(uses, [text for _, text in (*parts, *answers)])
@@ -150,5 +148,5 @@ def citations(subject: Subject) -> tuple[str, str]:
 
 def _write_tables(made: Sequence[Table], venue: Venue, out: Path) -> None:
     for table in made:
-        write_text(out / f"{table.name}.tex", as_latex(table, venue))
-        write_text(out / f"{table.name}.md", as_markdown(table))
+        write_text(out / f"{table.name}.tex", table_as_latex(table, venue))
+        write_text(out / f"{table.name}.md", table_as_markdown(table))

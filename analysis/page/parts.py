@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - a value of any frame
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
-        return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+        return float(f"{value:.{WRITTEN_DIGITS}g}") if np.isfinite(value) else None
     return str(value)
 
 
