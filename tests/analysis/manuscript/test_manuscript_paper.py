@@ -16,8 +16,7 @@ from analysis.manuscript import layout
 from analysis.manuscript.frames import published, read_data, write_data
 from analysis.manuscript.layout import VENUES, of_width, printed, table_as_latex
 from analysis.manuscript.methods import checklist, methods
-from analysis.manuscript.numbers import QUOTED, UnknownNumber, filled, numbers
-from analysis.manuscript.paper import write_paper
+from analysis.manuscript.paper import QUOTED, UnknownNumber, filled, numbers, write_paper
 from analysis.manuscript.references import entries, used
 from analysis.manuscript.tables import tables
 from analysis.tables import write_csv
