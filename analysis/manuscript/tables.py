@@ -224,7 +224,6 @@ def data_sets(frames: NamedFrames) -> Iterator[Table]:
 
 ALONE = "baseline (no intermediate)"
 NO_P_VALUE = "No transfer has a p value, so none is marked."
-LABEL = Column("", "label")
 
 
 def tables(frames: NamedFrames, banner: str) -> list[Table]:
