@@ -13,25 +13,22 @@ import pandas as pd
 
 from adapters_store.disk import write_text
 from adapters_store.store import Store
-from analysis.figures.boards import write_boards, write_context
+from analysis.figures.boards import write_boards, write_context, write_reliability
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.forest import write_forests
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import why_not_drawn, write_figures
-from analysis.figures.reliability import write_reliability
 from analysis.figures.uncertainty_map import write_maps
 from analysis.gains.cells import Manifest, not_compared
 from analysis.gains.comparisons import retained
 from analysis.gains.gains import SEED
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import DRAWS
-from analysis.page.document import ReportContent, write_page
-from analysis.page.scores import ScoresContent, write_scores_page
+from analysis.page.document import ReportContent, ScoresContent, write_page, write_scores_page
 from analysis.results.leaderboard import Leaderboard, has_systems
 from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
-from analysis.sections import systems as system_sections
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
 from analysis.sections.importance import Progress, write_tables
@@ -195,7 +192,7 @@ def _board_section(
         return None, []
     drawn = write_boards(board.board, study.manifest, out / FIGURES, study.question.kept)
     drawn += write_reliability(board, study.manifest, out / FIGURES, study.question.kept)
-    return system_sections.leaderboard(study, board, drawn), drawn
+    return study_sections.leaderboard(study, board, drawn), drawn
 
 
 def _context(probed: pd.DataFrame, study: StudyResults, out: Path) -> tuple[Section | None, list[FigureFiles]]:
@@ -204,7 +201,7 @@ def _context(probed: pd.DataFrame, study: StudyResults, out: Path) -> tuple[Sect
         return None, []
     write_frames(probed, out / TABLES / "probes")
     drawn = write_context(probed, study.gains, study.manifest, out / FIGURES, study.question.kept)
-    return system_sections.context(study, probed, drawn), drawn
+    return study_sections.context(study, probed, drawn), drawn
 
 
 def _write_study_frames(study: StudyResults, visible: pd.DataFrame, kept: pd.DataFrame, out: Path) -> None:

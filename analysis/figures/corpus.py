@@ -35,7 +35,6 @@ from analysis.results.people import ALL, DECIDES
 from analysis.tables import Declared, fixed, framed
 from tasks.errors import BadInput, BadRow, MissingData
 
-COVERAGE = 0.95
 SCORED = ("id", "task", "prediction", "value")  # what every scored text and task has
 MOST_TEXTS = 50_000  # that are looked at: every n-th of more
 MOST_GROUPS = 24
@@ -176,7 +175,7 @@ def _mean(values: np.ndarray, is_probability: bool) -> dict[str, Any]:
     if n < FEWEST:
         each = " ".join(f"{value:.6g}" for value in values)
         return {"n": n, "mean": mean, "low": float("nan"), "high": float("nan"), "each": each}
-    half = float(stdtrit(n - 1, (1 + COVERAGE) / 2) * values.std(ddof=1) / np.sqrt(n))
+    half = float(stdtrit(n - 1, 1 - LEVEL / 2) * values.std(ddof=1) / np.sqrt(n))
     if not is_probability or half == 0:
         return {"n": n, "mean": mean, "low": mean - half, "high": mean + half, "each": ""}
     # A probability's interval is taken in log odds, whose slope at the mean m is 1 / (m (1 - m)), and carried back.

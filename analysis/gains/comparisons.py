@@ -34,7 +34,7 @@ from adapters_store.store import Store
 from analysis.gains.cells import Column, Manifest, columns, planned_cells
 from analysis.gains.corrections import GainTest, Reach, step_down
 from analysis.gains.gains import GROWTH_NAMES, SEED, TYPES, uncorrected_gains
-from analysis.gains.seeds import Peers
+from analysis.gains.pairs import Peers
 from analysis.gains.significance import DRAWS, LEVEL, FloatArray, difference_evidence
 from analysis.tables import Declared, framed
 

@@ -12,7 +12,7 @@ anything is trained, is the same of a transfer that changes nothing but what it 
 With S seeds of a transfer and N >= S of its baseline, e^2 is V + s2(T - B S / N) / S + s2(B) (N - S) / N^2, in the
 terms of ``analysis.gains.significance``: V comes from the study's gains, the variances between seeds and their
 covariance from its scores, pooled over the transfers of a target, of which the part of a transfer about their mean has
-(T - 1) (S - 1) degrees of freedom (``analysis.gains.seeds``; their covariance is taken to be that with the baseline).
+(T - 1) (S - 1) degrees of freedom (``analysis.gains.pairs``; their covariance is taken to be that with the baseline).
 With one seed of a transfer e^2 is V + s2(B) (1 + 1 / N), and its test is a sum of two t, whose bound lies between those
 of either: the fewer degrees of freedom are taken. Variances between few seeds promise too much, since one that is too
 small adds more to what is found than one that is too large takes away: they are multiplied by what makes their root

@@ -11,7 +11,7 @@ The groups' part is scaled by G / (G - 1) and divided by the root of a chi-squar
 freedom (effective groups, if sizes are unequal), as Student's t does for a normal mean; the seeds' part is drawn
 from Student's t with S - 1 degrees of freedom. A sum of such t is overcautious, which is right where nothing but a
 gain's own few seeds tells of their spread. Where the transfers of a column tell of each other's
-(``analysis.gains.seeds``), the sum of both parts is divided by the root of one chi-square share, with the degrees of
+(``analysis.gains.pairs``), the sum of both parts is divided by the root of one chi-square share, with the degrees of
 freedom that Satterthwaite (1946) gives the sum of the variances.
 
 A baseline B of more seeds than its transfer T (S of them, shared with the transfer, of N) is averaged over all: d =

@@ -1,25 +1,258 @@
-"""Everything of a study that a manuscript needs, in one folder."""
+"""Everything of a study that a manuscript needs, in one folder, and a macro for every number that a text would quote.
+
+Each macro is traced to the cell of a CSV file that its number is printed from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from adapters_store.disk import write_text
-from analysis.manuscript import latex
+from analysis.gains.comparisons import AGAINST
 from analysis.manuscript.figures import Sheet, write_figures
-from analysis.manuscript.frames import Subject, read_data, write_data
-from analysis.manuscript.latex import escaped
-from analysis.manuscript.layout import Table, Venue, as_latex, as_markdown
+from analysis.manuscript.frames import NamedFrames, Subject, read_data, write_data
+from analysis.manuscript.layout import (
+    NUMBER,
+    Table,
+    Venue,
+    as_latex,
+    as_markdown,
+    escaped,
+    letters,
+    printed,
+    table_as_latex,
+    table_as_markdown,
+)
 from analysis.manuscript.methods import checklist, methods
-from analysis.manuscript.numbers import filled, numbers, write_numbers
 from analysis.manuscript.references import as_markdown as licences_page
 from analysis.manuscript.references import bibliography, cited_uses, licences, used
 from analysis.manuscript.tables import tables
+from analysis.ratings.themes import ALL
 from analysis.sections.answers import silent
 from analysis.sections.importance import Progress
+from analysis.tables import write_csv
+from tasks.errors import BadInput
+from tasks.plain_text import nearest
 from tasks.readers.streams import read_text
+
+FACTS = ("task", "title", "theme", "n_raters")  # of the frame of ratings; its other columns are ratings
+PLAIN = "full"  # the setting that a name does not say
+HEAD = r"""% One macro for every number that a text would quote, written by empathy-transfer.
+% Each line ends with the file, the row and the column that its number is printed from.
+\providecommand{\PaperMinus}{\ifmmode-\else\textminus\fi}
+\providecommand{\PaperLess}{\ifmmode<\else\textless\fi}
+"""
+
+
+class Number(NamedTuple):
+    """A macro, the cell that its number comes from (file, row as ``key=value; ...``, column), and how it is printed."""
+
+    macro: str
+    file: str
+    row: str
+    column: str
+    kind: str
+    printed: str
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """Columns of a frame that a text may quote: what names their rows, and what kind of number each one is."""
+
+    frame: str
+    prefix: str
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    only: Mapping[str, Any] = field(default_factory=dict)
+
+
+ENDS = {"low": "points", "high": "points"}
+POINTS = {"points": "points", **ENDS}
+POINTS_BELOW = {"difference": "points", **ENDS, "p_below": "p"}
+ERRORS = ("standard_error", "run_error", "seed_error")
+BUDGETS = {"cells": "count", "n_targets": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
+LESS = {f"{end}less_{other}": "points" for other in AGAINST for end in ("", "low_", "high_")}
+LESS_CONTROL = dict.fromkeys(("transfers_less_control", "low_less_control", "high_less_control"), "points")
+REGRETS = {"regret_1": "points", "regret_1_chance": "points", "tau": "alpha", "p_corrected": "p"}
+CHANGED = dict.fromkeys(("changed", "changed_low", "changed_high", "context_alone"), "score")
+SENSITIVITY = dict.fromkeys(("sensitivity", "sensitivity_low", "sensitivity_high"), "points")
+COUNTS = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
+ALPHAS = tuple(f"{part}_{level}" for level in ("interval", "ordinal") for part in ("alpha", "low", "high"))
+POWERS = {"standard_error": "points", "visible": "points", "visible_in_grid": "points"}
+QUOTED = (
+    Quoted("learned", "Learned", ("target", "setting"), {"words": "score", "whole_encoder": "score"} | POINTS_BELOW),
+    Quoted("corrections", "Left", ("way",), {"gains": "count", "harms": "count"}),
+    Quoted(
+        "alone",
+        "Alone",
+        ("target", "setting"),
+        {"score": "score", "low": "score", "high": "score", "floor": "score", "n_test": "count", "n_groups": "count"},
+    ),
+    Quoted(
+        "pairs",
+        "Pair",
+        ("intermediate", "target", "setting"),
+        {"score": "score", "points": "points", "percent": "percent", "p_bh": "p"},
+    ),
+    Quoted("gains", "Gain", ("intermediate", "target", "setting"), ENDS | {"p_max_grid": "p"}),
+    Quoted("error_parts", "Error", ("metric", "setting"), dict.fromkeys(ERRORS, "points") | {"n_pairs": "count"}),
+    Quoted("control_means", "Control", ("control", "intermediate", "metric", "setting"), POINTS | LESS_CONTROL),
+    Quoted("controls", "ControlOn", ("control", "intermediate", "target", "setting"), POINTS | {"p": "p"}),
+    Quoted("merged_means", "MergedMean", ("row", "metric", "setting"), POINTS | LESS),
+    Quoted("merged", "Merged", ("row", "target", "setting"), POINTS | LESS | {"p_max_chosen": "p"}),
+    Quoted("budget", "Budget", ("order", "transfers"), BUDGETS),
+    Quoted("leaderboard", "Board", ("system", "target", "setting"), dict.fromkeys(("score", "low", "high"), "score")),
+    Quoted("leaderboard_pairs", "BoardPair", ("a", "b", "target", "setting"), POINTS | {"p_max": "p"}),
+    Quoted("probes", "Probe", ("system", "operation", "target"), CHANGED | {"p": "p"}),
+    Quoted("context_sensitivity", "Context", ("part", "task"), SENSITIVITY | {"mean": "points", "rho": "alpha"}),
+    Quoted("choosing", "Choosing", ("ranking",), REGRETS),
+    Quoted("task_effects", "Effect", ("cells", "role", "task"), {"points": "points", "n_pairs": "count"}),
+    Quoted("visible_gains", "Power", ("target", "setting"), POWERS),
+    Quoted("agreement", "Agreement", ("construct", "raters"), dict.fromkeys(ALPHAS, "alpha")),
+    Quoted(
+        "rater_pairs",
+        "Raters",
+        ("construct", "rater_a", "rater_b"),
+        {"spearman": "alpha", "p": "p", "mean_difference": "rating"},
+    ),
+    Quoted("theme_counts", "Theme", ("panel", "role", "theme"), dict.fromkeys(COUNTS, "count")),
+    Quoted(
+        "theme_contrasts",
+        "Contrast",
+        ("role", "theme_a", "theme_b"),
+        {"difference": "points", "by_chance": "points", "p": "p", "p_max": "p"},
+        {"cells": ALL},
+    ),
+    Quoted(
+        "mixed_slopes",
+        "Slope",
+        ("question", "construct"),
+        {name: "rating" for name in ("slope", "low", "high", "detectable")} | {"p": "p"},
+    ),
+    Quoted(
+        "figure-2-importances",
+        "Importance",
+        ("series", "feature"),
+        {"importance": "importance", "sd": "importance"},
+        {"is_stand_in": False},  # what random numbers stood in for was not measured
+    ),
+    Quoted(
+        "data_sets",
+        "Data",
+        ("task",),
+        {"n_train": "count", "n_validation": "count", "n_test": "count", "n_labels": "count"},
+    ),
+)
+OF_RUN = {
+    "median_points": "points",
+    "largest_gain": "points",
+    "largest_harm": "points",
+    "hours": "hours",
+    "processor_hours": "hours",
+}
+
+
+def numbers(frames: NamedFrames) -> list[Number]:
+    """Every number of the frames that a text would quote, with a name of its own."""
+    unnamed = [*_of_run(frames["run"])]
+    for quoted in (*QUOTED, _ratings(frames)):
+        unnamed += _of_frame(frames, quoted)
+    seen: dict[str, int] = {}
+    named = []
+    for number in unnamed:
+        count = seen[number.macro] = seen.get(number.macro, 0) + 1
+        more = "" if count == 1 else letters(f"again {count}")
+        named.append(number._replace(macro=number.macro + more))
+    return named
+
+
+def write_numbers(named: list[Number], out: Path) -> None:
+    """Write numbers.tex, what a LaTeX text reads, and numbers.csv, where each comes from."""
+    lines = [
+        rf"\newcommand{{\{number.macro}}}{{{macros_as_latex(number.printed)}}}"
+        f"% {number.file} | {_line(number.row)} | {number.column}"
+        for number in named
+        if number.printed
+    ]
+    absent = Counter((number.file, number.column) for number in named if not number.printed)
+    missing = [f"% without a macro, as not defined: {n} of {name} in {file}" for (file, name), n in absent.items()]
+    text = HEAD + "\n".join([*lines, *missing]) + "\n"
+    write_text(out / "numbers.tex", text)
+    write_csv(
+        pd.DataFrame([number for number in named if number.printed], columns=list(Number._fields)), out / "numbers"
+    )
+
+
+class UnknownNumber(BadInput):
+    """A text quotes a number that the study has not."""
+
+
+def filled(text: str, named: Sequence[Number], where: str) -> str:
+    """A text in which the printed number stands for each ``[[Macro]]``; UnknownNumber names the line of another."""
+    known = {number.macro: number.printed for number in named if number.printed}
+    for place, line in enumerate(text.splitlines(), start=1):
+        for macro in NUMBER.findall(line):
+            if macro not in known:
+                raise UnknownNumber(
+                    f"{where}:{place}: [[{macro}]] is no number of this study{nearest(macro, known)}; "
+                    "numbers.csv beside main.tex lists all"
+                )
+    return NUMBER.sub(lambda match: known[match[1]], text)
+
+
+def macros_as_latex(text: str) -> str:
+    """A printed number for LaTeX, in text and in formulas."""
+    return text.replace("-", r"\PaperMinus{}").replace("<", r"\PaperLess{}")
+
+
+def _of_run(frame: pd.DataFrame) -> Iterator[Number]:
+    for row in frame.itertuples():
+        kind = OF_RUN.get(row.fact, "count")
+        name = f"Study{letters(row.fact.replace('_', ' '))}"
+        yield Number(name, "data/run.csv", f"fact={row.fact}", "value", kind, printed(kind, row.value))
+
+
+def _of_frame(frames: NamedFrames, quoted: Quoted) -> Iterator[Number]:
+    """The numbers of one frame, row by row."""
+    frame = frames.get(quoted.frame, pd.DataFrame())
+    for column, value in quoted.only.items():
+        frame = frame[frame[column] == value] if len(frame) else frame
+    for row in frame.to_dict("records"):
+        keys = [*quoted.keys, *quoted.only]
+        own = {name: _key(row[name]) for name in keys}
+        where = "; ".join(f"{name}={value}" for name, value in own.items())
+        row_words = "".join(letters(own[name]) for name in quoted.keys if (name, own[name]) != ("setting", PLAIN))
+        for column, kind in quoted.columns.items():
+            macro = f"{quoted.prefix}{letters(column)}{row_words}"
+            yield Number(macro, f"data/{quoted.frame}.csv", where, column, kind, printed(kind, row[column]))
+
+
+def _key(value: Any) -> Any:  # noqa: ANN401 - a cell of any frame
+    """What names a row; a whole number stays one in a column that is not known of every row."""
+    if pd.isna(value):
+        return ""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _ratings(frames: NamedFrames) -> Quoted:
+    """Mean ratings: a column for each construct that somebody rated."""
+    frame = frames.get("rating_means", pd.DataFrame())
+    rated = [name for name in frame if name not in FACTS]
+    return Quoted("rating_means", "Rating", ("task",), dict.fromkeys(rated, "rating"))
+
+
+def _line(text: str) -> str:
+    """A row's name inside a comment: on one line."""
+    return re.sub(r"\s+", " ", text)
+
 
 # A document that holds all parts, to be looked at: ``pdflatex main``, ``bibtex main``, twice ``pdflatex main``.
 
@@ -116,13 +349,13 @@ def write_paper(
     uses = used(subject)
     printed = {number.macro: number.printed for number in quoted if number.printed}
     parts, answers = methods(subject, uses), checklist(subject)
-    sections = [f"## {head}\n\n{latex.as_markdown(text, printed)}" for head, text in parts]
+    sections = [f"## {head}\n\n{as_markdown(text, printed)}" for head, text in parts]
     write_text(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")
-    paragraphs = [rf"\paragraph{{{escaped(head)}.}} {latex.as_latex(text, printed)}" for head, text in parts]
+    paragraphs = [rf"\paragraph{{{escaped(head)}.}} {as_latex(text, printed)}" for head, text in parts]
     write_text(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
-    asked = [f"- **{question}** {latex.as_markdown(answer, printed)}" for question, answer in answers]
+    asked = [f"- **{question}** {as_markdown(answer, printed)}" for question, answer in answers]
     write_text(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
-    items = [rf"\item \textbf{{{escaped(question)}}} {latex.as_latex(answer, printed)}" for question, answer in answers]
+    items = [rf"\item \textbf{{{escaped(question)}}} {as_latex(answer, printed)}" for question, answer in answers]
     lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
     write_text(out / "checklist.tex", "\n".join(lines) + "\n")
     cited = cited_uses(uses, [text for _, text in (*parts, *answers)])
@@ -150,5 +383,5 @@ def citations(subject: Subject) -> tuple[str, str]:
 
 def _write_tables(made: Sequence[Table], venue: Venue, out: Path) -> None:
     for table in made:
-        write_text(out / f"{table.name}.tex", as_latex(table, venue))
-        write_text(out / f"{table.name}.md", as_markdown(table))
+        write_text(out / f"{table.name}.tex", table_as_latex(table, venue))
+        write_text(out / f"{table.name}.md", table_as_markdown(table))

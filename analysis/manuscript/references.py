@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from adapters_store.record import imports_of
 from analysis.gains.cells import Manifest
 from analysis.manuscript.frames import Subject
-from analysis.manuscript.latex import SOURCE
+from analysis.manuscript.layout import SOURCE
 from analysis.sections.blocks import Heading, Section, Table, Text, markdown, table
 from tasks.plain_text import harmless
 

@@ -14,8 +14,7 @@ from analysis.gains.comparisons import CHOSEN, SINGLES
 from analysis.gains.significance import LEVEL
 from analysis.importance.mixed import NOT_TESTED
 from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, NamedFrames
-from analysis.manuscript.latex import Best, printed, spanned
-from analysis.manuscript.layout import Column, Table, changes, once
+from analysis.manuscript.layout import Best, Column, Table, changes, once, printed, spanned
 from analysis.ratings.agreement import OVERALL
 from analysis.ratings.themes import ALL
 from analysis.results.leaderboard import FILES
@@ -225,7 +224,6 @@ def data_sets(frames: NamedFrames) -> Iterator[Table]:
 
 ALONE = "baseline (no intermediate)"
 NO_P_VALUE = "No transfer has a p value, so none is marked."
-LABEL = Column("", "label")
 
 
 def tables(frames: NamedFrames, banner: str) -> list[Table]:

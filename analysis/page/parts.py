@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - a value of any frame
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
-        return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+        return float(f"{value:.{WRITTEN_DIGITS}g}") if np.isfinite(value) else None
     return str(value)
 
 
@@ -218,9 +218,9 @@ def _map(study: StudyResults, metric: str, setting: str) -> dict[str, Any]:
     squares = figures.squares(study.gains, study.baselines, study.manifest, metric=metric, setting=setting)
     alone, gained = _by_pair(study.baselines, metric, setting), _by_pair(study.gains, metric, setting)
     shown = [
-        _alone(study, square, alone["", square.target])
+        _alone(square, alone["", square.target])
         if square.intermediate == ""
-        else _pair(study, square, gained.get((square.intermediate, square.target)), setting)
+        else _pair(square, gained.get((square.intermediate, square.target)), setting)
         for square in (Square(*row) for row in squares.itertuples(index=False))
     ]
     rows = [(row.intermediate, row.row, "transfer" if row.intermediate else "alone") for row in squares.itertuples()]
@@ -261,7 +261,7 @@ def square_of(row: str, target: str, status: str, hover: list[str], page: str | 
     return {**shown, "score_text": "", "points_text": "", "marks": "", "hover": hover, "page": page}
 
 
-def _alone(study: StudyResults, square: Square, row: Row) -> dict[str, Any]:
+def _alone(square: Square, row: Row) -> dict[str, Any]:
     name = f"{square.column} alone"
     page = page_id(BASELINE, None, square.target, row["setting"])
     if square.status != "baseline":
@@ -271,7 +271,7 @@ def _alone(study: StudyResults, square: Square, row: Row) -> dict[str, Any]:
     return {**square_of("", square.target, "baseline", hover, page), **numbers_of(row["score"], None)}
 
 
-def _pair(study: StudyResults, square: Square, row: Row | None, setting: str) -> dict[str, Any]:
+def _pair(square: Square, row: Row | None, setting: str) -> dict[str, Any]:
     name, where = f"{square.row} {ARROW} {square.column}", (square.intermediate, square.target, square.status)
     page = None if row is None else page_id(TRANSFER, square.intermediate, square.target, setting)
     if row is None or square.status == "missing":

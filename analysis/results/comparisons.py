@@ -39,6 +39,7 @@ from adapters_store.record import Record
 from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
 from analysis.gains.cells import Cell, Column, Manifest, column_of, planned_cells, predictions
+from analysis.gains.comparisons import over_targets
 from analysis.gains.corrections import GainTest, reaches, step_down
 from analysis.gains.pairs import PAIR
 from analysis.gains.significance import LEVEL, FloatArray
@@ -288,7 +289,6 @@ def answers_by_repeat(store: Store, record: Record) -> list[Answers]:
 
 
 FULL = "full"
-COVERAGE = 0.95
 TEACHES, LEARNS = "teaches", "learns"
 ENDS = {TEACHES: "intermediate", LEARNS: "target"}  # the end of a gain at which a task stands
 FEWEST = 5  # tasks that a correlation is given of
@@ -326,18 +326,10 @@ def _part(part: str, swapped: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame
         own = gains.loc[gains[ENDS[part]] == row.target, "points"].to_numpy(float)
         if not len(own):
             continue
-        low, high = mean_interval(own)
+        mean, low, high = over_targets(own)
         lost = {"sensitivity": row.drop, "sensitivity_low": row.drop_low, "sensitivity_high": row.drop_high}
-        gained = {"mean": own.mean(), "low": low, "high": high, "n": len(own)}
+        gained = {"mean": mean, "low": low, "high": high, "n": len(own)}
         rows.append({"part": part, "task": row.target, **{name: 100 * x for name, x in lost.items()}, **gained})
     frame = pd.DataFrame(rows, columns=[name for name in BY_TASK if name != "rho"])
     rho = frame["sensitivity"].rank().corr(frame["mean"].rank()) if len(frame) >= FEWEST else np.nan
     return frame.assign(rho=rho)
-
-
-def mean_interval(values: np.ndarray) -> tuple[float, float]:
-    """The 95 % interval of a mean of ``values [n]`` by Student's t; undefined of fewer than two."""
-    if len(values) <= 1:
-        return np.nan, np.nan
-    half = stdtrit(len(values) - 1, (1 + COVERAGE) / 2) * values.std(ddof=1) / np.sqrt(len(values))
-    return float(values.mean() - half), float(values.mean() + half)

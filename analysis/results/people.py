@@ -296,7 +296,6 @@ def _interval(rho: float, n: int) -> tuple[float, float]:
 
 
 Array = np.ndarray
-COVERAGE = 0.95
 TOTAL = "total"  # of all tasks of a text, as the paper adds up its three mechanisms
 ALL = "all"
 DAYS = 365.25  # of a period
@@ -391,7 +390,7 @@ def ratio(sums: Array, counts: Array) -> tuple[float, float, float]:
     if authors < 2:
         return value, np.nan, np.nan
     error = np.sqrt(authors / (authors - 1) * (terms**2).sum())
-    half = float(stdtrit(authors - 1, (1 + COVERAGE) / 2) * error)
+    half = float(stdtrit(authors - 1, 1 - LEVEL / 2) * error)
     return value, value * float(np.exp(-half)), value * float(np.exp(half))
 
 

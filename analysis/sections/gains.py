@@ -14,8 +14,8 @@ from analysis.figures.layout import FULL, LIMIT
 from analysis.gains.comparisons import AGAINST, CHOSEN, SCORES, SINGLES
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
+from analysis.gains.pairs import luck_of_a_run
 from analysis.gains.power import NOT_DETECTABLE, in_words
-from analysis.gains.seeds import luck_of_a_run
 from analysis.gains.significance import LEVEL, p_text
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults

@@ -171,11 +171,6 @@ def explanation_changes(contrasts: pd.DataFrame, slopes: Sequence[Mapping[str, A
     return framed(pd.DataFrame(rows, columns=list(EXPLANATIONS)), EXPLANATIONS)
 
 
-def second_metrics(gains: pd.DataFrame) -> dict[str, str]:
-    """The second metric of every metric by which targets of these gains are scored."""
-    return {name: OTHER[name] for name in dict.fromkeys(gains.metric)}
-
-
 def _units(part: pd.DataFrame) -> Mapping[str, Any]:
     return {
         "n_seeds": part.n_seeds.min(),
@@ -307,7 +302,8 @@ def _units_table(study: StudyResults, frame: pd.DataFrame) -> list[Block]:
 
 
 def _changes(study: StudyResults, frame: pd.DataFrame, claims: pd.DataFrame) -> list[Block]:
-    metrics = second_metrics(study.gains)
+    # The second metric of every metric by which targets of these gains are scored.
+    metrics = {name: OTHER[name] for name in dict.fromkeys(study.gains.metric)}
     pairs = ", ".join(f"{other} beside {METRIC_NAMES[own]}" for own, other in metrics.items())
     text = Text(
         f"A claim is a gain or a harm with p <= {LEVEL} after {WAYS['p_bh'].partition(':')[0]}, corrected anew among"

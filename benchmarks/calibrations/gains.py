@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.gains.corrections import GainTest, corrections_of, reaches
-from analysis.gains.seeds import Peers
+from analysis.gains.pairs import Peers
 from analysis.gains.significance import LEVEL, Evidence, FloatArray, Groups, difference_evidence, score_draws
 from analysis.tables import Declared, framed, write_csv
 from tasks.metrics import MEASURES

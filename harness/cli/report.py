@@ -107,12 +107,11 @@ def add_figures(leaves: Leaves) -> None:
 
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
-    from analysis.figures.boards import write_boards, write_context
+    from analysis.figures.boards import write_boards, write_context, write_reliability
     from analysis.figures.forest import write_forests
     from analysis.figures.heatmaps import write_heatmaps
     from analysis.figures.paper_figures import why_not_drawn
     from analysis.figures.paper_figures import write_figures as draw
-    from analysis.figures.reliability import write_reliability
     from analysis.figures.uncertainty_map import write_maps
     from analysis.gains.cells import planned_cells
     from analysis.results.leaderboard import has_systems

@@ -57,10 +57,9 @@ SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "weighted F1", 
 
 def show_leaderboard(options: argparse.Namespace) -> int:
     """Write frames and figures of the leaderboard, and print a table for every target and setting."""
-    from analysis.figures.boards import write_boards
-    from analysis.figures.reliability import write_reliability
+    from analysis.figures.boards import write_boards, write_reliability
+    from analysis.sections.study import ASKED_HEAD, BOARD_HEAD, asked_rows, board_row
     from analysis.sections.study_results import Frames
-    from analysis.sections.systems import ASKED_HEAD, BOARD_HEAD, asked_rows, board_row
     from analysis.tables import FIGURES, TABLES, write_frames
 
     name = name_of(options.study)
@@ -95,10 +94,10 @@ def show_leaderboard(options: argparse.Namespace) -> int:
 
 def _print_beside(frames: Sequence[pd.DataFrame]) -> None:
     """Print how rationales are marked, how people do, and what probabilities are worth, of a target that has any."""
-    from analysis.sections.systems import CALIBRATION_HEAD, PEOPLE_HEAD, RATIONALE_HEAD
-    from analysis.sections.systems import calibration_row as calibrated
-    from analysis.sections.systems import people_row as person
-    from analysis.sections.systems import rationale_rows as marked
+    from analysis.sections.study import CALIBRATION_HEAD, PEOPLE_HEAD, RATIONALE_HEAD
+    from analysis.sections.study import calibration_row as calibrated
+    from analysis.sections.study import people_row as person
+    from analysis.sections.study import rationale_rows as marked
 
     rationales, people, calibration = frames
     parts = (

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.figures.boards import ACROSS, RELIABILITY_COLUMNS, reliability_frame, reliability_parts, reliability_plan
 from analysis.figures.plan import Dot
-from analysis.figures.reliability import ACROSS, COLUMNS, reliability_frame, reliability_parts, reliability_plan
 from analysis.results.leaderboard import leaderboard
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -22,7 +22,7 @@ def study(tmp_path_factory):
 
 def test_every_bin_stands_at_its_probability_and_share(study):
     frame = reliability_frame(*study, "full")
-    assert list(frame) == list(COLUMNS)
+    assert list(frame) == list(RELIABILITY_COLUMNS)
     one = frame[(frame.target == "hope") & (frame.system == "words")].reset_index(drop=True)
     plan = reliability_plan(one, "t")
     dots = sorted((mark for mark in plan.layers["marks"] if isinstance(mark, Dot)), key=lambda dot: dot.x)

@@ -12,8 +12,7 @@ from analysis.gains.baselines import baselines
 from analysis.gains.cells import Manifest, MixedRecords, cells
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg, benjamini_yekutieli, holm, undecided
 from analysis.gains.gains import COLUMNS, MORE, SEED, TYPES, gains, uncorrected_gains
-from analysis.gains.pairs import PAIR
-from analysis.gains.seeds import pooled_spreads
+from analysis.gains.pairs import PAIR, pooled_spreads
 from analysis.gains.significance import LEVEL
 from tests.support.studies.fake_study import FakeTask, fake_study
 

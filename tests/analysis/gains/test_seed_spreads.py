@@ -11,7 +11,7 @@ import pytest
 from scipy.special import polygamma
 from scipy.stats import t as student
 
-from analysis.gains.seeds import RUNS_DIFFER_BY, WRONG, Peers, false_share, luck_of_a_run, moderated, pooled_spreads
+from analysis.gains.pairs import RUNS_DIFFER_BY, WRONG, Peers, false_share, luck_of_a_run, moderated, pooled_spreads
 from analysis.gains.significance import Groups, difference_evidence
 from benchmarks.calibrations.gains import (
     CALIBRATION,

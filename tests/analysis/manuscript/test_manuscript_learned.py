@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.manuscript.frames import read_data, stored_study, write_data
-from analysis.manuscript.numbers import numbers
+from analysis.manuscript.paper import numbers
 from tests.analysis.figures.test_unlearned_targets import results_of
 
 

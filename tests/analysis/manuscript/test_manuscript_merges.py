@@ -10,7 +10,7 @@ from analysis.manuscript.figures import sheets
 from analysis.manuscript.frames import read_data, stored_study, write_data
 from analysis.manuscript.layout import VENUES
 from analysis.manuscript.methods import methods
-from analysis.manuscript.numbers import numbers
+from analysis.manuscript.paper import numbers
 from analysis.manuscript.references import MERGES, entries, used
 from analysis.manuscript.tables import merged as merged_table
 from analysis.manuscript.trainings import RULES

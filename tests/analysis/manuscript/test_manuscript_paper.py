@@ -12,13 +12,11 @@ import pandas as pd
 import pytest
 
 from adapters_store.roles import CONTROLS
-from analysis.manuscript import latex
+from analysis.manuscript import layout
 from analysis.manuscript.frames import published, read_data, write_data
-from analysis.manuscript.latex import printed
-from analysis.manuscript.layout import VENUES, as_latex, of_width
+from analysis.manuscript.layout import VENUES, of_width, printed, table_as_latex
 from analysis.manuscript.methods import checklist, methods
-from analysis.manuscript.numbers import QUOTED, UnknownNumber, filled, numbers
-from analysis.manuscript.paper import write_paper
+from analysis.manuscript.paper import QUOTED, UnknownNumber, filled, numbers, write_paper
 from analysis.manuscript.references import entries, used
 from analysis.manuscript.tables import tables
 from analysis.tables import write_csv
@@ -170,11 +168,11 @@ def test_an_unfinished_or_larger_study_is_told_as_it_is(tmp_path, options, said)
     parts = methods(subject, used(subject))
     frames = written(subject, tmp_path)
     printed_numbers = {one.macro: one.printed for one in numbers(frames) if one.printed}
-    text = " ".join(latex.as_markdown(part, printed_numbers) for _, part in parts)
+    text = " ".join(layout.as_markdown(part, printed_numbers) for _, part in parts)
     assert said in text
     assert "(not known)" not in " ".join(answer for _, answer in checklist(subject))
     for table in tables(frames, ""):
-        assert not re.search(r"\bnan\b|<NA>", as_latex(table, VENUES["acl"]))
+        assert not re.search(r"\bnan\b|<NA>", table_as_latex(table, VENUES["acl"]))
 
 
 def written(subject, folder):

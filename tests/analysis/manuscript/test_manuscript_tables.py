@@ -10,16 +10,17 @@ import pandas as pd
 import pytest
 
 from analysis.manuscript.frames import best_and_worst
-from analysis.manuscript.latex import Best, points_wide
 from analysis.manuscript.layout import (
     POINTS_PER_CM,
     SIZES,
     VENUES,
+    Best,
     Column,
     Table,
-    as_latex,
-    as_markdown,
     of_width,
+    points_wide,
+    table_as_latex,
+    table_as_markdown,
 )
 from analysis.manuscript.tables import best_and_worst as best_and_worst_table
 from tasks.errors import BadInput
@@ -45,7 +46,7 @@ def body(one):
 
 
 def test_a_small_table_stands_in_a_column_and_a_wider_one_over_the_page():
-    (small,), (wide,) = floats(as_latex(grid(3, 3), ACL)), floats(as_latex(grid(3, 12), ACL))
+    (small,), (wide,) = floats(table_as_latex(grid(3, 3), ACL)), floats(table_as_latex(grid(3, 12), ACL))
     assert (small[0], wide[0]) == ("table", "table*")
     assert r"\label{tab:grid}" in small[1]
 
@@ -53,7 +54,7 @@ def test_a_small_table_stands_in_a_column_and_a_wider_one_over_the_page():
 @pytest.mark.parametrize(("n_rows", "n_columns"), [(18, 18), (38, 38), (120, 4), (1, 1)])
 def test_a_table_is_broken_by_columns_and_rows_and_every_cell_is_there_once(n_rows, n_columns):
     table = grid(n_rows, n_columns)
-    found = floats(as_latex(table, ACL))
+    found = floats(table_as_latex(table, ACL))
     cells = [cell for _, one in found for row in body(one) for cell in row[1:]]
     assert len(cells) == n_rows * n_columns
     heads = re.findall(r"\\rotatebox\{90\}\{(Task \d+)\}", "".join(one for _, one in found))
@@ -63,7 +64,7 @@ def test_a_table_is_broken_by_columns_and_rows_and_every_cell_is_there_once(n_ro
 
 @pytest.mark.parametrize("venue", [ACL, of_width(8.5)])
 def test_no_part_is_wider_than_its_place_by_the_widths_of_its_letters(venue):
-    for kind, one in floats(as_latex(grid(4, 30), venue)):
+    for kind, one in floats(table_as_latex(grid(4, 30), venue)):
         size = next(size for name, size in SIZES.items() if rf"\{name}" in one)
         widest = [max(points_wide(cell, size) for cell in column) for column in zip(*body(one), strict=True)]
         gap = float(re.search(r"tabcolsep\}\{([0-9.]+)pt", one)[1])
@@ -73,7 +74,7 @@ def test_no_part_is_wider_than_its_place_by_the_widths_of_its_letters(venue):
 
 def test_long_labels_are_folded_and_no_page_is_longer_than_a_page():
     rows = tuple((f"A data set whose title is longer than most of them {place}", "1") for place in range(90))
-    text = as_latex(Table("long", "Caption.", (Column("Data set", "label"), Column("Rows")), rows), ACL)
+    text = table_as_latex(Table("long", "Caption.", (Column("Data set", "label"), Column("Rows")), rows), ACL)
     assert r"\begin{tabularx}{\columnwidth}" in text
     assert sum(len(body(one)) for _, one in floats(text)) == 90
     assert max(len(body(one)) for _, one in floats(text)) < 45
@@ -82,7 +83,7 @@ def test_long_labels_are_folded_and_no_page_is_longer_than_a_page():
 def test_rows_between_rules_stay_together_over_pages():
     rows = tuple((f"group {row // 6}", "1.0") for row in range(108))
     columns = (Column("Group", "label"), Column("Gain"))
-    text = as_latex(Table("groups", "Caption.", columns, rows, rules=tuple(range(6, 108, 6))), ACL)
+    text = table_as_latex(Table("groups", "Caption.", columns, rows, rules=tuple(range(6, 108, 6))), ACL)
     parts = [body(one) for _, one in floats(text)]
     assert len(parts) > 1 and sum(map(len, parts)) == 108
     assert all(len(part) % 6 == 0 for part in parts)
@@ -90,15 +91,15 @@ def test_rows_between_rules_stay_together_over_pages():
 
 def test_text_of_a_table_is_escaped_in_latex_and_harmless_in_markdown():
     table = Table("t", "50 % & more", (Column("a_b", "label"), Column("n")), (("x|y & z", "1"),))
-    assert r"x\textbar{}y \& z & 1 \\" in as_latex(table, ACL)
-    assert r"\caption{50 \% \& more}" in as_latex(table, ACL)
-    assert r"| x\|y & z | 1 |" in as_markdown(table)
+    assert r"x\textbar{}y \& z & 1 \\" in table_as_latex(table, ACL)
+    assert r"\caption{50 \% \& more}" in table_as_latex(table, ACL)
+    assert r"| x\|y & z | 1 |" in table_as_markdown(table)
 
 
 @pytest.mark.parametrize("title", ["\u4e2d\u6587", "[x]", "*y"])
 def test_a_line_that_begins_with_a_bracket_or_a_star_is_no_argument_of_the_line_break(title):
     columns = (Column(f"{title} and a head in two lines", "label"), Column("n"))
-    text = as_latex(Table("t", "Caption.", columns, (("first", "1"), (title, "2"))), ACL)
+    text = table_as_latex(Table("t", "Caption.", columns, (("first", "1"), (title, "2"))), ACL)
     assert not re.search(r"\\\\\s*[\[*]", text)
     assert "{}" in text
 
@@ -156,6 +157,6 @@ def test_best_and_worst_are_printed_with_interval_and_stars_of_the_corrected_p_a
         assert row[3] == f"{gain.points:.1f}".replace("-0.0", "0.0") + "*" * sum(gain.p_max_grid <= p for p in limits)
         assert row[4].startswith(f"[{gain.low:.1f}, ")
         assert isinstance(row[3], Best) == (place % 6 == 0)
-    text = as_latex(table, ACL)
+    text = table_as_latex(table, ACL)
     assert text.count(r"\textbf{") == 2
     assert r"\begin{table}" in text

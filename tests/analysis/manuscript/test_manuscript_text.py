@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from analysis.manuscript import latex
-from analysis.manuscript.latex import Best, aligned, escaped, letters, points_aligned, points_wide, printed, spanned
+from analysis.manuscript import layout
+from analysis.manuscript.layout import Best, aligned, escaped, letters, points_aligned, points_wide, printed, spanned
 
 
 @pytest.mark.parametrize("letter", list('\\{}$&#%_^~<>|"'))
@@ -62,14 +62,14 @@ def test_an_interval_without_an_end_is_none():
 
 def test_a_sentence_has_the_number_in_markdown_and_the_macro_in_latex():
     sentence = "100 % of [[StudyTasks]] tasks [@a-b; @c], not [[Nothing]]."
-    assert latex.as_markdown(sentence, {"StudyTasks": "7"}) == "100 % of 7 tasks [@a-b; @c], not (not known)."
-    assert latex.as_latex(sentence, {"StudyTasks": "7"}) == (
+    assert layout.as_markdown(sentence, {"StudyTasks": "7"}) == "100 % of 7 tasks [@a-b; @c], not (not known)."
+    assert layout.as_latex(sentence, {"StudyTasks": "7"}) == (
         r"100 \% of \StudyTasks{} tasks \citep{a-b,c}, not (not known)."
     )
 
 
 def test_a_line_may_end_inside_a_hash():
-    text = latex.as_latex(f"hash {'0123456789abcdef' * 4}.", {})
+    text = layout.as_latex(f"hash {'0123456789abcdef' * 4}.", {})
     assert max(len(one) for one in text.split(r"\allowbreak{}")) <= len("hash 01234567")
     assert text.replace(r"\allowbreak{}", "") == f"hash {'0123456789abcdef' * 4}."
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.importance.mixed_test import SIGNED
-from analysis.page.document import assembled
-from analysis.page.scores import ScoresContent, scores_document, write_scores_page
+from analysis.page.document import ScoresContent, assembled, scores_document, write_scores_page
 from analysis.report import write_scores_report
 from analysis.results.published import results, table
 from analysis.sections.blocks import Heading, Section, Text

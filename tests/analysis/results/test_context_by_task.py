@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.results.comparisons import BY_TASK, LEARNS, TEACHES, context_by_task, mean_interval
+from analysis.gains.comparisons import over_targets
+from analysis.results.comparisons import BY_TASK, LEARNS, TEACHES, context_by_task
 
 TASKS = ("a", "b", "c", "d", "e")
 POINTS = np.random.default_rng(3).normal(size=(5, 5))
@@ -60,8 +61,8 @@ def test_the_correlation_is_spearman_s_over_the_tasks_of_a_part_and_none_of_fewe
 def test_an_interval_is_student_s_and_of_one_gain_there_is_none():
     values = np.array([1.0, 4.0, -2.0, 3.0])
     expected = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
-    assert mean_interval(values) == pytest.approx(expected)
-    assert np.isnan(mean_interval(values[:1])).all()
+    assert over_targets(values)[1:] == pytest.approx(expected)
+    assert np.isnan(over_targets(values[:1])[1:]).all()
 
 
 def test_tasks_without_a_probe_or_a_gain_are_left_out():

@@ -13,9 +13,9 @@ from adapters_store import Store, key_of
 from analysis.results.answers import CONSTANTS, FILE, rationale_rows
 from analysis.results.leaderboard import leaderboard
 from analysis.sections.blocks import markdown
-from analysis.sections.systems import RATIONALE_HEAD
-from analysis.sections.systems import leaderboard as section
-from analysis.sections.systems import rationale_rows as rows_in_words
+from analysis.sections.study import RATIONALE_HEAD
+from analysis.sections.study import leaderboard as section
+from analysis.sections.study import rationale_rows as rows_in_words
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 # gold, predicted, then token F1 and IOU F1 in the forms epitome, micromodels, corrected; None: the text has no part

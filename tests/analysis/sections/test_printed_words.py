@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.manuscript.numbers import numbers
+from analysis.manuscript.paper import numbers
 from analysis.manuscript.tables import importances
 from analysis.tables import bare, interval, number, signed
 from tasks.plain_text import counted

@@ -9,7 +9,7 @@ import pytest
 
 from adapters_store import Store
 from analysis.manuscript.frames import read_data, stored_study, write_data
-from analysis.manuscript.numbers import numbers
+from analysis.manuscript.paper import numbers
 from analysis.sections.study_results import Snapshot
 from harness.cli.main import main
 from harness.sharing.stored import open_study

@@ -26,7 +26,7 @@ STEP = 6.0  # points per step that are planted
 def few_grids() -> Iterator[None]:
     """Few grids and few slopes to try: none of these tests is about the third digit of what follows from them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection, "GRIDS", 20)
+        patch.setattr(detection, "SLOPE_GRIDS", 20)
         patch.setattr(answer_of, "STEPS", 41)
         yield
 

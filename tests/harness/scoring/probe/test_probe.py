@@ -12,8 +12,8 @@ import pytest
 from adapters_store import key_of
 from adapters_store.measures import IN_CLASS, OTHER_REPLY, OTHER_TASK, PROBE, PROBES, SWAPPED, UNCHANGED, measures_of
 from analysis.manuscript.frames import read_data, stored_study, write_data
-from analysis.manuscript.latex import printed
-from analysis.manuscript.numbers import numbers
+from analysis.manuscript.layout import printed
+from analysis.manuscript.paper import numbers
 from analysis.results.leaderboard import Contestant
 from analysis.results.probes import (
     PROBED,

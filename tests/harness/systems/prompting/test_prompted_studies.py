@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.results.leaderboard import leaderboard
-from analysis.sections.systems import asked_rows
+from analysis.sections.study import asked_rows
 from harness.engines.local import Job
 from harness.study.plan import Pack
 from tests.support.studies.small_study import run_systems, small_study
