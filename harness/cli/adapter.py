@@ -66,10 +66,6 @@ def add(leaves: Leaves) -> None:
         "--backbone", metavar="NAME", help="what it stands on (default: what its own configuration names as its model)"
     )
     bring.add_argument("--revision", metavar="REV", default="", help="branch, tag or commit on the hub")
-    _add_pretrain(leaves)
-
-
-def _add_pretrain(leaves: Leaves) -> None:
     pretrain = leaf_of(
         leaves,
         "pretrain BACKBONE",
@@ -208,7 +204,7 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         raise BadInput("adapter pretrain: no texts; name a file with --texts, or a task with --task")
     from harness.study.backbone import resolve
     from harness.study.device import Device
-    from harness.training.pretraining import Setting, pretrain
+    from harness.training.pretraining import Setting, corpus_of, later_texts, pretrain, training_texts
 
     backbone = resolve(options.backbone)
     setting = Setting(
@@ -220,8 +216,6 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     # the texts of the file and of the tasks' training rows, less those of validation and test rows
-    from harness.training.pretraining import corpus_of, later_texts, training_texts
-
     own, others = (dict(_splits(options, names)) for names in (options.task, options.apart_from))
     texts = [text for splits in own.values() for text in training_texts(splits)]
     if options.texts:

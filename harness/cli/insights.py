@@ -49,7 +49,16 @@ def add(leaves: Leaves) -> None:
     within = "the outcome is a time and counts if it is so soon"
     insights.add_argument("--within", metavar="HOURS", type=float, help=within)
     out_option(insights, "tables and figures (default: results/insights/SCORES, without its ending)")
-    _add_perceived(leaves)
+    text = "Compare ratings of what supporters wrote with and without each intent that it expresses, by dialogue."
+    example = "texts perceived turns.csv --intents strategy --group dialogue --ratings helpful"
+    perceived = leaf_of(leaves, "perceived FILE", text, example, show_perceived, "json")
+    perceived.add_argument("file", metavar="FILE", help=f"a table with intents and ratings: {KNOWN}")
+    perceived.add_argument("--ratings", metavar="A,B", required=True, help="columns of numbers")
+    perceived.add_argument("--scale", metavar="LOW-HIGH", default="1-5", help="of every rating (default: 1-5)")
+    intents = "a column of names, or columns of 0 and 1"
+    perceived.add_argument("--intents", metavar="A,B", required=True, help=intents)
+    perceived.add_argument("--group", metavar="COLUMN", default="group", help="the dialogue of a row (default: group)")
+    out_option(perceived, "tables and figures (default: results/perceived/FILE, without its ending)")
 
 
 def show_insights(options: argparse.Namespace) -> int:
@@ -196,20 +205,6 @@ TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0, 
 MOST_INTENTS, MOST_WORDS = 60, 5  # of more a column holds texts, which are never shown
 SPARE = ("95 % interval",)
 NO_CAUSE_OF_RATING = "A difference says what goes together in these rows, not what brings what about."
-
-
-def _add_perceived(leaves: Leaves) -> None:
-    """Add ``perceived``."""
-    text = "Compare ratings of what supporters wrote with and without each intent that it expresses, by dialogue."
-    example = "texts perceived turns.csv --intents strategy --group dialogue --ratings helpful"
-    perceived = leaf_of(leaves, "perceived FILE", text, example, show_perceived, "json")
-    perceived.add_argument("file", metavar="FILE", help=f"a table with intents and ratings: {KNOWN}")
-    perceived.add_argument("--ratings", metavar="A,B", required=True, help="columns of numbers")
-    perceived.add_argument("--scale", metavar="LOW-HIGH", default="1-5", help="of every rating (default: 1-5)")
-    intents = "a column of names, or columns of 0 and 1"
-    perceived.add_argument("--intents", metavar="A,B", required=True, help=intents)
-    perceived.add_argument("--group", metavar="COLUMN", default="group", help="the dialogue of a row (default: group)")
-    out_option(perceived, "tables and figures (default: results/perceived/FILE, without its ending)")
 
 
 def show_perceived(options: argparse.Namespace) -> int:

@@ -34,6 +34,7 @@ def show_plan(options: argparse.Namespace) -> int:
     from harness.preflight.estimate import Costs
     from harness.preflight.why import why
     from harness.study.plan import again_line, weightless
+    from harness.training.tokenizer import load_tokenizer
 
     study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
@@ -42,8 +43,6 @@ def show_plan(options: argparse.Namespace) -> int:
     stored_records = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
     causes = why(plan, study.store, stored_records) if options.why else None
     # BadBackbone, now and not in the first cell, if no tokenizer can be made of its files
-    from harness.training.tokenizer import load_tokenizer
-
     load_tokenizer(plan.backbone)
     costs = Costs(plan, study.store, stored_records)
     targets = dict.fromkeys(cell.target for cell in plan.cells)

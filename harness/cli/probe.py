@@ -68,7 +68,22 @@ def add(leaves: Leaves) -> None:
     device_option(probe)
     registry_option(probe)
     splits_option(probe)
-    _add_explain(leaves)
+    text = "Show which tokens of stored test rows speak for a system's answer, or with --plane where all rows lie."
+    example = "systems explain my-study --system joint --task iempathize --rows 3"
+    explain = leaf_of(leaves, "explain STUDY", text, example, explain_rows, "data store json quiet")
+    out_option(explain, "of --plane (default: results/STUDY); texts go to the terminal, or to the page of --html")
+    explain.add_argument("study", metavar="STUDY", help="a study that the store has")
+    explain.add_argument("--system", metavar="NAME", required=True, help="of the kind clsn, encoder or bi-encoder")
+    explain.add_argument("--task", metavar="ID", required=True, help="whose test rows")
+    explain.add_argument("--seed", metavar="N", type=int, help="of the training (default: the study's lowest)")
+    explain.add_argument("--row", metavar="ID", action="append", default=[], help="only this row (repeatable)")
+    explain.add_argument("--rows", metavar="N", type=int, default=5, help="so many of the first (default: 5)")
+    explain.add_argument("--html", metavar="FILE", help="write a page of your own in place of the terminal")
+    plane = "draw all rows by t-SNE of the vectors that are classified, without their texts"
+    explain.add_argument("--plane", action="store_true", help=plane)
+    device_option(explain)
+    registry_option(explain)
+    splits_option(explain)
 
 
 def probe_study(options: argparse.Namespace) -> int:
@@ -275,26 +290,6 @@ class Piece(NamedTuple):
     share: float
 
 
-def _add_explain(leaves: Leaves) -> None:
-    """Add ``explain``."""
-    text = "Show which tokens of stored test rows speak for a system's answer, or with --plane where all rows lie."
-    example = "systems explain my-study --system joint --task iempathize --rows 3"
-    explain = leaf_of(leaves, "explain STUDY", text, example, explain_rows, "data store json quiet")
-    out_option(explain, "of --plane (default: results/STUDY); texts go to the terminal, or to the page of --html")
-    explain.add_argument("study", metavar="STUDY", help="a study that the store has")
-    explain.add_argument("--system", metavar="NAME", required=True, help="of the kind clsn, encoder or bi-encoder")
-    explain.add_argument("--task", metavar="ID", required=True, help="whose test rows")
-    explain.add_argument("--seed", metavar="N", type=int, help="of the training (default: the study's lowest)")
-    explain.add_argument("--row", metavar="ID", action="append", default=[], help="only this row (repeatable)")
-    explain.add_argument("--rows", metavar="N", type=int, default=5, help="so many of the first (default: 5)")
-    explain.add_argument("--html", metavar="FILE", help="write a page of your own in place of the terminal")
-    plane = "draw all rows by t-SNE of the vectors that are classified, without their texts"
-    explain.add_argument("--plane", action="store_true", help=plane)
-    device_option(explain)
-    registry_option(explain)
-    splits_option(explain)
-
-
 def _task_splits(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> Splits:
     """The splits of the task that the options name; BadInput where the study has none, or its files are not here."""
     if options.task not in (known := list(manifest["tasks"])):
@@ -316,10 +311,10 @@ def explain_rows(options: argparse.Namespace) -> int:
     chosen = {"ids": options.row, "count": options.rows, "seed": options.seed, "device": options.device}
     rows = explained_rows(store, manifest, splits, options.system, **chosen)
     if page is None:
+        from rich.text import Text
+
         for row in rows:
             # a row on the terminal: its text in colour, where there are colours, and its strongest tokens in words
-            from rich.text import Text
-
             screen = console()
             shown = Text()
             for piece in pieces_of(row):

@@ -33,7 +33,21 @@ if TYPE_CHECKING:
 
 def add(leaves: Leaves) -> None:
     """Add ``analyze``, ``power``, ``compare``, ``paper`` and ``cite``."""
-    _add_analyze(leaves)
+    text = "Say what explains the gains of a study, from the store alone, of the paper's tables, or of any such table."
+    leaf = leaf_of(leaves, "analyze STUDY", text, "study analyze published --mode guarded", analyze, "store json quiet")
+    study = f"{STORED_OR_PUBLISHED}, or a .csv with columns intermediate, target, score, baseline"
+    leaf.add_argument("study", metavar="STUDY", help=study)
+    exact_option(leaf)
+    mode = "whether ratings explain gains (mixed model), or a fit in the sample as in the paper (default: guarded)"
+    leaf.add_argument("--mode", choices=("guarded", "paper"), default="guarded", help=mode)
+    margin = "loss that would count with less data; name it before you look (default: the study's, or else 2)"
+    leaf.add_argument("--margin", metavar="POINTS", type=float, help=margin)
+    ratings = "of the tasks in a table of scores: task, construct, rater, value"
+    leaf.add_argument("--ratings", metavar="FILE", help=ratings)
+    leaf.add_argument("--tasks", metavar="FILE", help="facts of the tasks in a table of scores: task, family, ...")
+    model = "ratings that a model gave (tasks ask): how they agree with people's, and the same test with each"
+    leaf.add_argument("--model-ratings", metavar="FILE", help=model)
+    out_option(leaf)
     text = "Say how small a gain, and an effect of ratings, a study could have seen, and what more seeds would show."
     power = leaf_of(leaves, "power STUDY", text, "study power published --grids 100", show_power, "store json quiet")
     power.add_argument("study", metavar="STUDY", help=STORED_OR_PUBLISHED)
@@ -50,28 +64,6 @@ def add(leaves: Leaves) -> None:
     )
     compare.add_argument("--repeated", action="store_true", help=repeated)
     out_option(compare, "folder for tables, figures and the page (default: results/A-against-B)")
-    _add_manuscript(leaves)
-
-
-def _add_analyze(leaves: Leaves) -> None:
-    text = "Say what explains the gains of a study, from the store alone, of the paper's tables, or of any such table."
-    leaf = leaf_of(leaves, "analyze STUDY", text, "study analyze published --mode guarded", analyze, "store json quiet")
-    study = f"{STORED_OR_PUBLISHED}, or a .csv with columns intermediate, target, score, baseline"
-    leaf.add_argument("study", metavar="STUDY", help=study)
-    exact_option(leaf)
-    mode = "whether ratings explain gains (mixed model), or a fit in the sample as in the paper (default: guarded)"
-    leaf.add_argument("--mode", choices=("guarded", "paper"), default="guarded", help=mode)
-    margin = "loss that would count with less data; name it before you look (default: the study's, or else 2)"
-    leaf.add_argument("--margin", metavar="POINTS", type=float, help=margin)
-    ratings = "of the tasks in a table of scores: task, construct, rater, value"
-    leaf.add_argument("--ratings", metavar="FILE", help=ratings)
-    leaf.add_argument("--tasks", metavar="FILE", help="facts of the tasks in a table of scores: task, family, ...")
-    model = "ratings that a model gave (tasks ask): how they agree with people's, and the same test with each"
-    leaf.add_argument("--model-ratings", metavar="FILE", help=model)
-    out_option(leaf)
-
-
-def _add_manuscript(leaves: Leaves) -> None:
     text = "Write a study's tables, numbers, figures, methods and references for a manuscript, from the store alone."
     example = "study paper real-small --out paper --for acl"
     paper = leaf_of(leaves, "paper STUDY", text, example, write_paper, "store json quiet")

@@ -103,6 +103,7 @@ def ask_model(options: argparse.Namespace) -> int:
     """Ask for what is not kept, write a file of ratings, and print how the model agrees with people."""
     from harness.systems.fitted import answers_beside
     from harness.systems.prompting.rater import ask, items, missing
+    from tasks.ratings import rows_of
 
     settings, rateable = _call_settings(options), _rateable(options)
     wanted = items(rateable.tasks, constructs(), settings.allow)
@@ -139,8 +140,6 @@ def ask_model(options: argparse.Namespace) -> int:
             f"no answer of {settings.model!r} is a single whole number on the scale, so there are no ratings to write;"
             f" try another model, or more --answer-tokens (answers are kept in {answers})"
         )
-    from tasks.ratings import rows_of
-
     rows = rows_of(rated.readings, rated.rater)
     with atomic(out) as part, part.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.DictWriter(handle, list(rows[0]))

@@ -63,7 +63,10 @@ def list_store(options: argparse.Namespace) -> int:
     if options.json:
         print_json([dataclasses.asdict(row) for row in rows])
         return 0
-    shown = [{**dataclasses.asdict(row), "planned": _or_dash(row.planned), "bytes": _size(row.bytes)} for row in rows]
+    shown = [
+        {**dataclasses.asdict(row), "planned": "-" if row.planned is None else row.planned, "bytes": _size(row.bytes)}
+        for row in rows
+    ]
     print_rows(shown, as_json=False)
     return 0
 
@@ -125,10 +128,6 @@ def _store(options: argparse.Namespace) -> Store:
 def _row(leftover: Leftover, removed: list[Leftover]) -> dict[str, object]:
     facts = {"kind": leftover.kind, "path": str(leftover.path), "why": leftover.why, "bytes": leftover.bytes}
     return {**facts, "hours": round(leftover.age / 3600, 1), "removed": leftover in removed}
-
-
-def _or_dash(value: int | None) -> object:
-    return "-" if value is None else value
 
 
 def _size(count: int) -> str:

@@ -53,12 +53,6 @@ def add(leaves: Leaves) -> None:
     show.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     change_options(show)
     best_option(show)
-    _add_preflight(leaves)
-    _add_search(leaves)
-    _add_similarities(leaves)
-
-
-def _add_preflight(leaves: Leaves) -> None:
     text = "Check requirements and say how to fix what is missing: packages, device, backbone, data, store, scheduler."
     doctor = leaf_of(leaves, "doctor [STUDY]", text, "study doctor demo", show_doctor, "data store json")
     doctor.add_argument("study", metavar="STUDY", nargs="?", help="also look at what this study needs")
@@ -73,9 +67,6 @@ def _add_preflight(leaves: Leaves) -> None:
     prefetch.add_argument("--folder", metavar="DIR", help=folder)
     most = "the most that a part of --folder may have (default: 60)"
     prefetch.add_argument("--megabytes", metavar="N", type=int, default=60, help=most)
-
-
-def _add_search(leaves: Leaves) -> None:
     text = "Search a task's learning rate, batch size, epochs and adapter method, on validation rows only."
     example = "study search real-small --task epitome_er --data data"
     search = leaf_of(leaves, "search STUDY", text, example, run_search, "data store json quiet")
@@ -87,20 +78,6 @@ def _add_search(leaves: Leaves) -> None:
     search.add_argument("--no-halving", action="store_true", help="train every trial to its end")
     device_option(search)
     search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")
-
-
-MEASURES = (
-    "data",
-    "vocabulary",
-    "weights",
-    "task",
-    "task-vu",
-    "logme",
-    "retention",
-)  # those of harness.similarity.fill
-
-
-def _add_similarities(leaves: Leaves) -> None:
     text = "Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store."
     example = "study similarities real-small --data data"
     similarities = leaf_of(leaves, "similarities STUDY", text, example, measure_similarities, "data store json quiet")
@@ -118,6 +95,17 @@ def _add_similarities(leaves: Leaves) -> None:
         leaf.add_argument("--encoder", metavar="NAME", choices=(MPNET, MINILM, POOLED), help=encoders)
         device_option(leaf)
     suggestion.add_argument("task", metavar="TASK", help="a task of the study, or any other of the registry")
+
+
+MEASURES = (
+    "data",
+    "vocabulary",
+    "weights",
+    "task",
+    "task-vu",
+    "logme",
+    "retention",
+)  # those of harness.similarity.fill
 
 
 def study_of(options: argparse.Namespace, further: Sequence[str] = ()) -> Study:

@@ -31,27 +31,6 @@ PARTS = ("train", "validation", "test")
 
 def add(leaves: Leaves) -> None:
     """Add ``list``, ``show``, ``fields``, ``check`` and ``audit``."""
-    _add_checks(leaves)
-    listing = leaf_of(
-        leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks, "data json"
-    )
-    for name in ("theme", "family", "language"):
-        listing.add_argument(f"--{name}", help=f"only tasks of this {name}")
-    show = leaf_of(
-        leaves,
-        "show TASK",
-        "Show one task: its entry, its ratings and, if its files are there, its rows.",
-        "tasks show epitome_er",
-        show_task,
-        "data json",
-    )
-    show.add_argument("id", metavar="TASK")
-    leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields, "json")
-    for leaf in (listing, show):
-        registry_option(leaf)
-
-
-def _add_checks(leaves: Leaves) -> None:
     check = leaf_of(
         leaves,
         "check [TASK]",
@@ -74,6 +53,23 @@ def _add_checks(leaves: Leaves) -> None:
     )
     for leaf in (check, audit):
         splits_option(leaf)
+    listing = leaf_of(
+        leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks, "data json"
+    )
+    for name in ("theme", "family", "language"):
+        listing.add_argument(f"--{name}", help=f"only tasks of this {name}")
+    show = leaf_of(
+        leaves,
+        "show TASK",
+        "Show one task: its entry, its ratings and, if its files are there, its rows.",
+        "tasks show epitome_er",
+        show_task,
+        "data json",
+    )
+    show.add_argument("id", metavar="TASK")
+    leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields, "json")
+    for leaf in (listing, show):
+        registry_option(leaf)
 
 
 def list_tasks(options: argparse.Namespace) -> int:

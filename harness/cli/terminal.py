@@ -16,7 +16,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import zip_longest
@@ -153,14 +153,12 @@ def _fit_rows(rows: Sequence[Mapping[str, object]], width: int, spare: Sequence[
     if _words_fit(shown, width, ()):
         # a table for a width: where there is no room, the widest columns are broken between words. Rich's own table
         # cuts off the end of a line where several columns have to be broken
-        from rich.cells import set_cell_size
+        from rich.cells import cell_len, set_cell_size
         from rich.text import Text
 
         screen = console()
         cells = [[plain(column), *(plain(str(row[column])) for row in shown)] for column in shown[0]]
         # how wide columns are: as their texts, or, where the line is too short, the widest less, down to their words
-        from rich.cells import cell_len
-
         widths = [max(map(cell_len, texts)) for texts in cells]
         least = [max(_longest_word(text) for text in texts) for texts in cells]
         while sum(widths) + GAP * (len(widths) - 1) > width:
@@ -299,17 +297,13 @@ class Bar:
             self.drawn = time.monotonic()
 
 
-class Bars:
+class Bars(AbstractContextManager["Bars"]):
     """A bar for each stage of a command; nothing where nobody watches a terminal."""
 
     def __init__(self, *, quiet: bool) -> None:
         """Show nothing when ``quiet``."""
         self.is_shown = is_terminal(sys.stderr) and not quiet
         self.stage, self.bar = "", cast("Bar | None", None)
-
-    def __enter__(self) -> Bars:
-        """Open nothing yet: every stage opens its own bar."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the last bar."""
@@ -340,17 +334,13 @@ def downloads(quiet: bool) -> Iterator[Watch]:
         yield watch
 
 
-class Steps:
+class Steps(AbstractContextManager["Steps"]):
     """How far a computation of known length is: a bar on a terminal; one line for each stage elsewhere."""
 
     def __init__(self, *, quiet: bool) -> None:
         """Show nothing if ``quiet``."""
         self.quiet, self.stage = quiet, ""
         self.bars = Bars(quiet=quiet)
-
-    def __enter__(self) -> Steps:
-        """Wait for the first step, which says how many there are."""
-        return self
 
     def __exit__(self, *raised: object) -> None:
         """Close the bar."""

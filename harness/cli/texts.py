@@ -44,7 +44,9 @@ def add(leaves: Leaves) -> None:
         "in a .csv put an apostrophe before texts that a spreadsheet would compute (beginning with =, +, - or @)"
     )
     score.add_argument("--spreadsheet", action="store_true", help=spreadsheet)
-    _add_feedback(leaves)
+    text = "Say on the terminal what replies lack of EPITOME's mechanisms, in words from templates: a demonstration."
+    example = "texts feedback epitome replies.csv --by bi-encoder --text reply --context post"
+    reading_options(leaf_of(leaves, "feedback STUDY FILE", text, example, show_feedback, "store"))
 
 
 def reading_options(leaf: argparse.ArgumentParser) -> None:
@@ -187,13 +189,6 @@ def _notes(tasks: Sequence[ScoringTask], wanted: Sequence[str], manifest: Mappin
 
 def _cell_text(value: object) -> object:
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
-
-
-def _add_feedback(leaves: Leaves) -> None:
-    """Add ``feedback``."""
-    text = "Say on the terminal what replies lack of EPITOME's mechanisms, in words from templates: a demonstration."
-    example = "texts feedback epitome replies.csv --by bi-encoder --text reply --context post"
-    reading_options(leaf_of(leaves, "feedback STUDY FILE", text, example, show_feedback, "store"))
 
 
 def show_feedback(options: argparse.Namespace) -> int:

@@ -490,21 +490,18 @@ class Costs:
         packs = [pack for pack in left_packs(self.plan, self.store) if name_of_system(pack.first.spec) == "lanes"]
         if not packs:
             return {}
+        import numpy as np
+
         from harness.training.memory import shape_of
-        from harness.training.recipe import Recipe
+        from harness.training.recipe import Part, Recipe
 
         needs: dict[str, Any] = {}
         for pack in packs:
             recipe = Recipe.of(pack.cells)
             for family in ("cpu", "cuda"):
-                tokens = self.tokens[pack.target]
-                import numpy as np
-
-                from harness.training.recipe import Part
-
-                shape = shape_of(
-                    recipe, self.plan.backbone, {"longest": Part(tokens.longest, np.zeros(len(tokens.longest)))}, family
-                )
+                longest = self.tokens[pack.target].longest
+                rows = {"longest": Part(longest, np.zeros(len(longest)))}
+                shape = shape_of(recipe, self.plan.backbone, rows, family)
                 need = {"target": pack.target, "lanes": len(pack.cells), "lane_bytes": shape.lane_bytes()}
                 need["bytes"] = shape.shared_bytes() + len(pack.cells) * shape.lane_bytes()
                 needs[family] = max(needs.get(family, need), need, key=lambda candidate: int(candidate["bytes"]))

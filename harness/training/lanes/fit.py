@@ -169,9 +169,7 @@ class LaneTrainer:
                 step=step,
                 lanes=self.recipe.noise,
             )
-            logits = forward(
-                self.frozen, lanes, batch_of(self.frozen, rows, cut, self.pad_id, has_segments=self.has_segments), masks
-            )
+            logits = forward(self.frozen, lanes, self._batch(rows, cut), masks)
             losses = objective.summed(logits, torch.from_numpy(labels[cut]))
             torch.autograd.backward(losses.sum() / share)
             total += losses.detach() * (len(numbers) / share)
@@ -192,3 +190,6 @@ class LaneTrainer:
 
     def _no_losses(self) -> Tensor:
         return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)
+
+    def _batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
+        return batch_of(self.frozen, rows, numbers, self.pad_id, has_segments=self.has_segments)

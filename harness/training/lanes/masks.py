@@ -311,14 +311,10 @@ def _shifted(values: Tensor) -> Tensor:
 def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
     """The multipliers and what rounds add to the key, each ``[2, 1, 1]``, sent to a device once."""
     if device not in CONSTANTS:
-        pairs = ([_signed(word) for word in pair] for pair in (MULTIPLIERS, WEYL))
+        pairs = ([word - (1 << 64) if word >> 63 else word for word in pair] for pair in (MULTIPLIERS, WEYL))
         multipliers, weyl = (torch.tensor(pair, device=device).view(2, 1, 1) for pair in pairs)
         CONSTANTS[device] = multipliers, weyl
     return CONSTANTS[device]
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word
 
 
 log = logging.getLogger(__name__)
