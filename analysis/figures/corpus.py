@@ -74,7 +74,7 @@ GROUPS: Mapping[str, Declared] = {
 def read_scored(path: Path) -> pd.DataFrame:
     """A file that ``score`` has written, csv, jsonl or parquet; BadRow for one that lacks its columns."""
     if not path.is_file():
-        raise MissingData(f"{path}: no such file; write it with: empathy-transfer score FILE --study STUDY")
+        raise MissingData(f"{path}: no such file; write it with: empathy-transfer texts score STUDY FILE")
     if path.suffix == ".parquet":
         scored = pd.read_parquet(path)
     elif path.suffix == ".jsonl":
