@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,12 +24,16 @@ LEADERBOARD, LEADERBOARD_RATIONALES = FILES["board"], FILES["rationales"]
 LESS = {CHOSEN: "Less chosen single", SINGLES: "Less mean of singles", RANDOM: "Less random", SELF: "Less self"}
 
 
+def columns_of(labels: Iterable[str], numbers: Iterable[str]) -> tuple[Column, ...]:
+    """The columns of a table by their heads: labels at the left, then numbers."""
+    return (*(Column(head, "label") for head in labels), *map(Column, numbers))
+
+
 def systems(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
     """The leaderboard of a study with systems: what each scores on each target, by setting."""
     frame = frames.get(LEADERBOARD, pd.DataFrame({"setting": []}))
     for setting, part in frame.groupby("setting", sort=False):
-        head = (Column("Target", "label"), Column("System", "label"))
-        columns = (*head, *map(Column, ("Score", "95 % interval", "Seeds")), Column("Metric", "label"))
+        columns = (*columns_of(("Target", "System"), ("Score", "95 % interval", "Seeds")), Column("Metric", "label"))
         rows = tuple(
             (
                 *(titles[row.target], _contestant(row, titles), _leading(row)),
@@ -67,7 +71,7 @@ def rationales(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
         return
     names = [(score, form) for form in dict.fromkeys(frame.form) for score in ("token_f1", "iou_f1")]
     heads = (f"{'T-F1' if score == 'token_f1' else 'IOU-F1'}, {form}" for score, form in names)
-    columns = (Column("Target", "label"), Column("System", "label"), *map(Column, heads))
+    columns = columns_of(("Target", "System"), heads)
     by_system = list(frame.groupby(["setting", "target", "system"], sort=False))
     rows = tuple(
         (
@@ -92,7 +96,7 @@ def merged(frames: NamedFrames) -> Iterator[Table]:
         return
     against = [name for name in LESS if frame[f"less_{name}"].notna().any()]
     heads = ["Points", "95 % interval", *(head for name in against for head in (LESS[name], "95 % interval"))]
-    labels = (Column("Merged row", "label"), Column("Metric", "label"), Column("Setting", "label"), Column("Targets"))
+    columns = columns_of(("Merged row", "Metric", "Setting"), ("Targets", *heads))
     rows = tuple(
         (
             *(row["row"], METRIC_NAMES[row["metric"]], row["setting"], printed("count", row["n_targets"])),
@@ -106,7 +110,7 @@ def merged(frames: NamedFrames) -> Iterator[Table]:
         " validation chooses, the mean of all singles, and the controls, means over targets. Intervals are of Student's"
         " t over targets; tests of each target are in data/merged.csv."
     )
-    yield Table("merged", caption, (*labels, *map(Column, heads)), rows, is_turned=True)
+    yield Table("merged", caption, columns, rows, is_turned=True)
 
 
 def _less(row: dict[str, Any], name: str) -> tuple[str, str]:
@@ -126,8 +130,7 @@ def means(frames: NamedFrames) -> Iterator[Table]:
     if not rated:
         return
     heads = [constructs()[name].title if name in constructs() else name.capitalize() for name in rated]
-    first = (Column("Task", "label"), Column("Theme", "label"), Column("Raters"))
-    columns = (*first, *map(Column, heads), Column("Overall"))
+    columns = columns_of(("Task", "Theme"), ("Raters", *heads, "Overall"))
     rows = tuple(
         (
             *(task["title"], task["theme"] or "none", printed("count", task["n_raters"])),
@@ -145,7 +148,7 @@ def slopes(frames: NamedFrames) -> Iterator[Table]:
     if frame is None or frame[frame.verdict != NOT_TESTED].empty:
         return
     numbers = ("Per step", "95 % interval", "p (ratio)", "p (families)", "Visible")
-    columns = (Column("Question", "label"), Column("Rating", "label"), *map(Column, numbers))
+    columns = (*columns_of(("Question", "Rating"), numbers), Column("Verdict", "label"))
     rows = tuple(
         (
             *(row.question, row.title, printed("rating", row.slope, "--"), spanned("rating", row.low, row.high, "--")),
@@ -159,7 +162,7 @@ def slopes(frames: NamedFrames) -> Iterator[Table]:
         " two ratings are apart (distance). The larger p counts, corrected for all ratings; the interval holds the"
         " slopes that are not rejected; visible: what would have been seen in 80 % of such studies."
     )
-    yield Table("slopes", text, (*columns, Column("Verdict", "label")), rows)
+    yield Table("slopes", text, columns, rows)
 
 
 def importances(frames: NamedFrames) -> Iterator[Table]:
@@ -168,7 +171,7 @@ def importances(frames: NamedFrames) -> Iterator[Table]:
     if fitted is None:
         return
     series = list(dict.fromkeys(fitted.series))
-    columns = (Column("Feature", "label"), *(Column(f"Importance, {name}") for name in series))
+    columns = columns_of(["Feature"], [f"Importance, {name}" for name in series])
     rows = tuple(
         (title, *(_fit_cell(fitted, name, feature) for name in series))
         for feature, title in dict(zip(fitted.feature, fitted.title, strict=True)).items()
@@ -193,8 +196,7 @@ def _fit_cell(fitted: pd.DataFrame, series: str, feature: str) -> str:
 def data_sets(frames: NamedFrames) -> Iterator[Table]:
     """Tasks with their splits, and data sets with their licences."""
     frame = frames["data_sets"]
-    first = (Column("Task", "label"), Column("Family", "label"), Column("Metric", "label"), Column("Classes"))
-    columns = (*first, *(Column(part.capitalize()) for part in SPLITS))
+    columns = columns_of(("Task", "Family", "Metric"), ("Classes", *map(str.capitalize, SPLITS)))
     rows = tuple(
         (
             *(task.title, task.family, METRIC_NAMES[task.metric]),
@@ -264,8 +266,7 @@ def best_and_worst(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
             for gain in part.itertuples()
         )
         rules = changes(row[0] for row in rows)
-        head = (Column("Target", "label"), Column("", "label"), Column("Intermediate", "label"))
-        columns = (*head, Column("Gain"), Column("95 % interval"))
+        columns = columns_of(("Target", "", "Intermediate"), ("Gain", "95 % interval"))
         caption = f"The best and the worst {TOP} intermediates of each target: gains in points"
         caption += " with 95 % intervals." if part.low.notna().any() else "; intervals are not known."
         if part.p_max_grid.notna().any():
@@ -306,7 +307,7 @@ def scores(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
             for task in intermediates:
                 cells = (_best(gains_by_pair.get((task, target), "--"), tops, target) for target in baselines.index)
                 rows.append((titles[task], *cells))
-            columns = (Column("Intermediate", "label"), *(Column(titles[target]) for target in baselines.index))
+            columns = columns_of(["Intermediate"], [titles[target] for target in baselines.index])
             more = "" if setting == "full" else f", {setting} of the training data"
             caption = f"Test scores ({name}) of every target (column) on every intermediate (row){more}."
             caption += f" Bold: the best transfer. {_key(part)}"
@@ -346,18 +347,17 @@ def alone(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
     frame = frames["alone"]
     if frame.low.isna().all():
         return
-    head = ("Target", "Setting", "Metric")
-    columns = (*(Column(name, "label") for name in head), Column("Score"), Column("95 % interval"))
-    columns += tuple(map(Column, ("Floor", "Rows", "Groups")))
+    columns = columns_of(("Target", "Setting", "Metric"), ("Score", "95 % interval", "Floor", "Rows", "Groups"))
     rows = tuple(
         (
-            *(titles[baseline.target], baseline.setting, METRIC_NAMES[baseline.metric]),
-            *(printed("score", baseline.score, "?"), spanned("score", baseline.low, baseline.high, "?")),
-            *(
-                printed("score", baseline.floor, "?"),
-                printed("count", baseline.n_test, "?"),
-                printed("count", baseline.n_groups, "?"),
-            ),
+            titles[baseline.target],
+            baseline.setting,
+            METRIC_NAMES[baseline.metric],
+            printed("score", baseline.score, "?"),
+            spanned("score", baseline.low, baseline.high, "?"),
+            printed("score", baseline.floor, "?"),
+            printed("count", baseline.n_test, "?"),
+            printed("count", baseline.n_groups, "?"),
         )
         for baseline in frame.itertuples()
     )
@@ -372,14 +372,16 @@ def agreement(frames: NamedFrames) -> Iterator[Table]:
     """Krippendorff's alpha with intervals, and Spearman's correlation of every two raters."""
     if "agreement" not in frames:
         return
-    columns = (*(Column(name, "label") for name in ("Construct", "Raters")), Column("Tasks"))
-    columns += tuple(map(Column, ("Alpha (interval)", "95 % interval", "Alpha (ordinal)", "95 % interval")))
+    numbers = ("Tasks", "Alpha (interval)", "95 % interval", "Alpha (ordinal)", "95 % interval")
     rows = tuple(
         (
-            *(construct(row.construct) if row.construct != OVERALL else "Overall", row.raters),
-            *(printed("count", row.n_tasks), printed("alpha", row.alpha_interval, "--")),
+            construct(row.construct) if row.construct != OVERALL else "Overall",
+            row.raters,
+            printed("count", row.n_tasks),
+            printed("alpha", row.alpha_interval, "--"),
             spanned("alpha", row.low_interval, row.high_interval, "--"),
-            *(printed("alpha", row.alpha_ordinal, "--"), spanned("alpha", row.low_ordinal, row.high_ordinal, "--")),
+            printed("alpha", row.alpha_ordinal, "--"),
+            spanned("alpha", row.low_ordinal, row.high_ordinal, "--"),
         )
         for row in frames["agreement"].itertuples()
     )
@@ -387,7 +389,7 @@ def agreement(frames: NamedFrames) -> Iterator[Table]:
         "agreement",
         "Agreement of raters: Krippendorff's alpha with interval and with ordinal differences; intervals resample"
         " tasks.",
-        columns,
+        columns_of(("Construct", "Raters"), numbers),
         rows,
     )
     if "rater_pairs" in frames:
@@ -395,8 +397,7 @@ def agreement(frames: NamedFrames) -> Iterator[Table]:
 
 
 def _rater_pairs(frame: pd.DataFrame) -> Table:
-    columns = (*(Column(name, "label") for name in ("Construct", "Raters")), Column("Tasks"))
-    columns += tuple(map(Column, ("Spearman", "95 % interval", "p", "Mean difference")))
+    columns = columns_of(("Construct", "Raters"), ("Tasks", "Spearman", "95 % interval", "p", "Mean difference"))
     rows = tuple(
         (
             construct(row.construct) if row.construct != OVERALL else "Overall",
@@ -416,10 +417,8 @@ def theme_counts(frames: NamedFrames) -> Iterator[Table]:
     if "theme_counts" not in frames:
         return
     frame = frames["theme_counts"]
-    columns = tuple(Column(name, "label") for name in ("Panel", "Role", "Theme"))
-    columns += tuple(
-        map(Column, ("Pairs", "Tested", "Gains", "Harms", "Gains (BH)", "Harms (BH)", "Larger gains", "Larger harms"))
-    )
+    numbers = ("Pairs", "Tested", "Gains", "Harms", "Gains (BH)", "Harms (BH)", "Larger gains", "Larger harms")
+    columns = columns_of(("Panel", "Role", "Theme"), numbers)
     names = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
     rows = tuple(
         (row.panel, row.role, row.theme, *(printed("count", getattr(row, name)) for name in names))
@@ -441,8 +440,7 @@ def contrasts(frames: NamedFrames) -> Iterator[Table]:
         return
     frame = frames["theme_contrasts"]
     frame = frame[frame.cells == ALL]
-    columns = (*(Column(name, "label") for name in ("Role", "Contrast")), Column("Tasks"))
-    columns += tuple(map(Column, ("Difference", "95 % null limit", "p", "p (max-corrected)")))
+    columns = columns_of(("Role", "Contrast"), ("Tasks", "Difference", "95 % null limit", "p", "p (max-corrected)"))
     rows = tuple(
         (
             *(contrast.role, f"{contrast.theme_a} - {contrast.theme_b}", f"{contrast.n_a}, {contrast.n_b}"),
