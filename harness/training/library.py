@@ -327,7 +327,7 @@ def _digests(network: Any) -> list[str]:  # noqa: ANN401
 
 
 def _facts(trainer: Trainer, validation: Part) -> dict[str, Any]:
-    """What a record says of a fusion: see harness.training.library."""
+    """What a record says of a fusion."""
     if not trainer.recipe.fuses:
         return {}
     rows = [window for windows in validation.rows for window in windows]
