@@ -262,7 +262,9 @@ class StudyConfig:
     slurm: Mapping[str, Any] = field(default_factory=dict)  # of harness.study.config.Slurm
     ray: Mapping[str, Any] = field(default_factory=dict)  # of harness.study.config.Ray
     analysis: Analysis | None = None
-    device: str = "auto"  # of a run, never of a file: names cells that are trained through the library (harness.study.cell)
+    device: str = (
+        "auto"  # of a run, never of a file: names cells that are trained through the library (harness.study.cell)
+    )
 
     @property
     def seeds_of_baselines(self) -> tuple[int, ...]:
