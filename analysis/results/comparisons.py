@@ -32,7 +32,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtr, stdtrit
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 from adapters_store.measures import SWAPPED
 from adapters_store.record import Record
@@ -115,7 +115,7 @@ def p_of_differences(both: pd.DataFrame) -> FloatArray:
         total = np.where(is_shared, total, (errors**2).sum(axis=0))
         together = np.where(is_shared, together, inverse.sum(axis=0))
         sizes = np.abs(both.difference.to_numpy("float64")) / np.where(total > 0, np.sqrt(total), np.nan)
-        p: FloatArray = 2 * student.sf(sizes, total**2 / together)
+        p: FloatArray = 2 * stdtr(total**2 / together, -sizes)
     return p
 
 
