@@ -164,7 +164,7 @@ def archive_study(options: argparse.Namespace) -> int:
 
 def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str, Any], file: Path) -> ArchiveSummary:
     """Write a study's records, with all that follows from them, into a new file; BadInput before minutes are spent."""
-    from analysis.sharing import recompute
+    from analysis.sharing import ENDINGS, recompute
     from harness.sharing.outgoing import Deposit, beside
 
     if not file.name.endswith((*GZIPPED, XZ)) or file.exists():
@@ -179,8 +179,9 @@ def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str
         out = Path(temporary) / "made"
         recompute(store, manifest, out, steps.show, has_weights=has_weights)
         for path in sorted(out.rglob("*")):
-            # Parquet is left out: the CSV beside has the same numbers, and bytes that depend on no library.
-            if path.is_file() and path.suffix != ".parquet":
+            # Parquet is left out: the CSV beside has the same numbers, and bytes that depend on no library. Without
+            # weights pictures and the page are, too: figures and report draw them from the records.
+            if path.is_file() and path.suffix != ".parquet" and (has_weights or path.suffix in ENDINGS):
                 files[path.relative_to(out).as_posix()] = path.read_bytes()
         return archive(store, name, measures_of(manifest), file, is_light=not has_weights, beside=files)
 

@@ -303,7 +303,7 @@ Results of the study `{name}`, made with empathy-transfer {version}: {records} r
 
 | file | holds |
 |---|---|
-| `report/` | tables (CSV), figures (PNG, SVG) and the report |
+| `report/` | tables and the frames of figures (CSV), and the report |
 | `objects/`, `measures/`, `studies/` | the records: test predictions, settings, provenance, checksums |
 | `study.toml` | the study with every field written out |
 | `environment.txt` | the versions of Python and of every package that was installed |

@@ -64,7 +64,7 @@ def test_the_report_has_the_table_once_it_was_measured_and_an_archive_carries_it
     assert table.startswith("row,target,parent,metric,n_rows")
     kinds = [kind for kind, _ in measures_of(store.manifest("tiny"))]
     assert kinds.count(RETENTION) == 4
-    assert command("report", *where, "--share", "--out", tmp_path / "shared")[0] == 0
+    assert command("report", *where, "--public", "--out", tmp_path / "shared")[0] == 0
     assert (tmp_path / "shared/tables/retention.csv").read_text() == table  # none of these tasks is private
 
 
