@@ -32,7 +32,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtr, stdtrit
-from scipy.special import stdtr
 
 from adapters_store.measures import SWAPPED
 from adapters_store.record import Record
