@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,14 +96,18 @@ class Pair:
     base: Answers
     top: Answers
 
-    @property
+    @cached_property
     def right(self) -> Answers:
         """What the answers of the target alone become where they are put right."""
         return np.stack([right_answers(self.metric, self.labels, lane) for lane in self.base])
 
     def gain(self, top: Answers) -> float:
         """What these answers gain, in points of the mean score; NaN where a score is undefined."""
-        return 100 * (self._score(top) - self._score(self.base))
+        return 100 * (self._score(top) - self._score_alone)
+
+    @cached_property
+    def _score_alone(self) -> float:
+        return self._score(self.base)
 
     def without_gain(self, rng: np.random.Generator) -> Answers:
         """The transfer's answers, of which some are those of the target alone, so that it neither gains nor harms."""

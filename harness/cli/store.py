@@ -177,7 +177,12 @@ def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str
     files = beside(manifest, records, Deposit(*said) if any(said) else None, has_weights=has_weights)
     with tempfile.TemporaryDirectory() as temporary, Steps(quiet=options.quiet) as steps:
         out = Path(temporary) / "made"
-        recompute(store, manifest, out, steps.show, has_weights=has_weights)
+        shown = store
+        if not has_weights:  # tables are those of the records as the archive has them: some say what weights alone tell
+            shown, light = Store(Path(temporary) / "light"), Path(temporary) / f"light{GZIPPED[0]}"
+            archive(store, name, measures_of(manifest), light, is_light=True)
+            restore(light, shown)
+        recompute(shown, manifest, out, steps.show, has_weights=has_weights)
         for path in sorted(out.rglob("*")):
             # Parquet is left out: the CSV beside has the same numbers, and bytes that depend on no library. Without
             # weights pictures and the page are, too: figures and report draw them from the records.

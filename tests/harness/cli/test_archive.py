@@ -27,7 +27,7 @@ from tests.support.studies.forged import forged, members, repacked, with_predict
 WHO = ["--creator", "Bernard, Ada; Some University", "--licence", "cc-by-4.0"]
 FEW_DRAWS = (
     "import sys; from functools import partial; from analysis.report import report; "
-    "from analysis.sharing import recomputed; recomputed.report = partial(report, draws=300); "
+    "import analysis.sharing as sharing; sharing.report = partial(report, draws=300); "
 )
 TASKS = (FakeTask("epitome_er"), FakeTask("role"), FakeTask("distress", "continuous"))
 
@@ -115,8 +115,12 @@ def test_every_table_is_computed_anew_elsewhere_and_is_equal(packed, elsewhere, 
 def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
     found = members(packed)
     assert {".zenodo.json", "LICENCES.md", "README.md", "environment.txt", "study.toml", "archive.json"} <= set(found)
-    assert {"report/report.md", "report/tables/gains.csv", "report/figures/heatmap-macro-f1-full.svg"} <= set(found)
-    assert not any(name.endswith((".safetensors", ".parquet")) for name in found if not name.endswith("test.parquet"))
+    assert {"report/report.md", "report/tables/gains.csv", "report/figures/heatmap-macro-f1-full.csv"} <= set(found)
+    assert not any(
+        name.endswith((".safetensors", ".parquet", ".png", ".svg", ".html"))
+        for name in found
+        if not name.endswith("test.parquet")
+    )
     assert sum(name.endswith("test.parquet") for name in found) == 8 and b"without weights" in found["README.md"]
     listed = json.loads(found["archive.json"])["members"]
     assert set(listed) == set(found) - {"archive.json"}
@@ -149,7 +153,7 @@ KINDS = {
     "manifest": lambda name: name == "studies/fake.json",
     "table": lambda name: name == "report/tables/gains.csv",
     "page": lambda name: name == "report/report.md",
-    "figure": lambda name: name.endswith(".png"),
+    "figure": lambda name: name.startswith("report/figures/"),
     "licences": lambda name: name == "LICENCES.md",
     "metadata": lambda name: name == ".zenodo.json",
     "lock": lambda name: name == "environment.txt",
