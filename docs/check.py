@@ -1,11 +1,10 @@
 """Check a results archive without any code of this project: ``python docs/check.py STUDY-results.tar.xz``.
 
-The archive is read in memory. From the stored test predictions alone (objects/KEY/test.parquet; studies/*.json says
-which cell a KEY is) come the test scores: macro-F1 over the classes that occur in the test labels, or Pearson's r.
-Gains are 100 x (mean over seeds of a transfer or control - that of its target alone), differences of systems likewise.
-p_bh is p corrected over all gains after Benjamini and Hochberg, from the RAW P OF THE TABLE. Raw p, of a bootstrap of
-test groups with a seeded generator (docs/significance.md), are not repeated here, nor are intervals, other corrections
-and words. Every cell has to be finished, no task has several labels a row. Exit code 1 if a number is off by over 1e-6.
+From the stored test predictions alone (objects/KEY/test.parquet; studies/*.json says which cell a KEY is) come test
+scores: macro-F1 over the classes of the test labels, or Pearson's r. Gains are 100 x (mean over seeds of a transfer or
+control - that of its target alone), differences of systems likewise. p_bh is p corrected over all gains after Benjamini
+and Hochberg, from the RAW P OF THE TABLE; raw p, of a bootstrap of test groups (docs/significance.md), intervals and
+words are not repeated here. Tasks have a label a row. Exit code 1 if a number is off by over 1e-6.
 """
 
 import io
@@ -34,6 +33,7 @@ with tarfile.open(sys.argv[1]) as tar:
     files = {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
 study = json.loads(next(files[path] for path in files if path.startswith("studies/")))
 tables = {path[14:-4]: pd.read_csv(io.BytesIO(files[path])) for path in files if path.startswith("report/tables/")}
+study["cells"] = [cell for cell in study["cells"] if f"objects/{cell['key']}/test.parquet" in files]
 for cell in study["cells"]:
     test = pd.read_parquet(io.BytesIO(files[f"objects/{cell['key']}/test.parquet"]))
     logits, classes = test.filter(like="logit_").to_numpy(float), test.label.unique()
@@ -43,8 +43,8 @@ for cell in study["cells"]:
         cell["score"] = f1_score(test.label, logits.argmax(axis=1), labels=classes, average="macro")
     way = WORDS.get(cell["role"], cell["role"])
     cell["system"] = cell.get("system") or f"{way} on {cell['intermediate']}".removesuffix(" on None")
-cells = pd.DataFrame(study["cells"])
-compare("cells.csv: score", cells.set_index(CELL).score, tables["cells"].set_index(CELL).score)
+cells, printed = pd.DataFrame(study["cells"]), tables["cells"].query("status == 'done'")
+compare("cells.csv: score", cells.set_index(CELL).score, printed.set_index(CELL).score)
 means = cells.groupby(ROW).score.agg(lambda seeds: seeds.mean(skipna=False))
 alone = means.xs("adapter alone", level="system").reindex(means.index.droplevel("system")).set_axis(means.index)
 gains = pd.concat([tables["gains"].assign(control="adapter"), tables.get("controls")])
