@@ -87,7 +87,7 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairAnswers:
     """The answers ``[seeds, n]`` of a target alone and of a transfer onto it, with labels ``[n]`` and groups."""
 
     metric: str
@@ -163,8 +163,10 @@ def _first(
         answers[:, rows[:count]] = other[:, rows[:count]]
         return answers
 
-    if reaches(start) or not reaches(mixed(len(rows))):
-        return (start, True) if reaches(start) else (mixed(len(rows)), False)
+    if reaches(start):
+        return start, True
+    if not reaches(every := mixed(len(rows))):
+        return every, False
     few, many = 0, len(rows)
     while many - few > 1:
         half = (few + many) // 2
@@ -208,7 +210,7 @@ def growths(store: Store, manifest: Manifest) -> pd.DataFrame:
             base, top = (np.stack([shown[seed].decisions for seed in seeds]) for shown in (bases, tops))
             shown = bases[seeds[0]]
             groups = Groups.of(shown.groups)
-            pair = Pair(alone.metric.iloc[0], shown.labels, groups, base, top)
+            pair = PairAnswers(alone.metric.iloc[0], shown.labels, groups, base, top)
             own = Growth.constant(np.nan) if is_collapsed else pair.growth()
             rows.append((intermediate, target, setting, *np.sqrt(own.variances), groups.effective))
     return framed(pd.DataFrame(rows, columns=list(GROWTH)), GROWTH)
@@ -232,7 +234,7 @@ def best_growth(metric: str, labels: ArrayLike, groups: Groups) -> Growth:
         answers = true[rng.permutation(len(true))]
         is_right = rng.random(len(true)) < RIGHT
         answers[is_right] = true[is_right]
-    return Pair(metric, true, groups, answers[None], answers[None]).growth()
+    return PairAnswers(metric, true, groups, answers[None], answers[None]).growth()
 
 
 _OVER = "over all gains of the study that have a p, every setting among them"

@@ -218,7 +218,9 @@ def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
         through_groups = part.standard_error**2 - part.seed_error**2
         facts = dict(zip(WHERE, where, strict=True))
         facts |= {"n_pairs": len(part), "groups": through_groups.median(), "groups_df": _groups_df(part)}
-        facts |= {name: part[name].median() if name in part else part.standard_error.median() for name in ERRORS}
+        # Printed or made-up gains know of no answers: their error through groups is the same for every size.
+        alike = np.sqrt(max(facts["groups"], 0.0))
+        facts |= {name: part[name].median() if name in part else alike for name in ERRORS}
         rows.append(facts | _between_seeds(scores[where]))
     return framed(pd.DataFrame(rows, columns=list(SPREADS)), SPREADS)
 

@@ -303,7 +303,7 @@ def _comparison(
     labels, groups = rows.labels[places], Groups.of(rows.groups[places])
     before, after = zip(*pairs, strict=True)
     is_changed = np.array([_is_changed(metric, rows.labels, a, b) for a, b in pairs], dtype=np.float64)
-    changed = _share_evidence(is_changed, groups, draws, seed)
+    changed = _mean_evidence(is_changed, groups, draws, seed)
     lanes = np.array([side.decisions for side in (*before, *after)])
     drawn = score_draws(metric, labels, groups, lanes, draws=draws, rng=np.random.default_rng(seed))
     scores = [np.array(_scores(metric, rows, side)) for side in (before, after)]
@@ -338,15 +338,6 @@ def _shift(metric: str, labels: NDArray[Any], before: _Answers, after: _Answers)
         spread = labels.std()
         return float(np.abs(after.decisions - before.decisions).mean() / spread) if spread > 0 else np.nan
     return float((after.probability - before.probability).mean())
-
-
-def _share_evidence(is_changed: FloatArray, groups: Groups, draws: int, seed: int) -> Evidence:
-    """The interval of the share of ``is_changed`` ``[seeds, n]`` over resampled groups and seeds."""
-    sums = np.stack([np.bincount(groups.index, weights=lane, minlength=groups.count) for lane in is_changed], axis=1)
-    sizes = np.bincount(groups.index, minlength=groups.count)
-    blocks = group_weights(groups, draws, np.random.default_rng(seed))
-    drawn = np.concatenate([(weights @ sums) / (weights @ sizes)[:, None] for weights in blocks])
-    return evidence(is_changed.mean(axis=1), drawn, groups, np.random.default_rng(seed))
 
 
 def _by_chance(metric: str, rows: TestedRows, before: Sequence[_Answers], name: str) -> float:

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.grids.visible STORE STUDY FILE.csv`` takes some transfers of every target as they were stored and
 puts into their answers exactly the gain that is promised to be found in four of five repeats
-(``analysis.gains.gains.Pair``). Test sets are then drawn anew, of one group less than there are, so that their
+(``analysis.gains.gains.PairAnswers``). Test sets are then drawn anew, of one group less than there are, so that their
 variance is what is estimated from the study's (Rao and Wu 1988), training runs by the study's own variance between
 seeds, and each draw is put to the test of the project. ``before`` is the promise of 2.80 standard errors of the pair as
 it is, which was the rule until November 2026.
@@ -21,7 +21,7 @@ import pandas as pd
 from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
 from analysis.gains.cells import planned_cells, predictions
-from analysis.gains.gains import Answers, Growth, Pair
+from analysis.gains.gains import Answers, Growth, PairAnswers
 from analysis.gains.power import Error
 from analysis.gains.significance import LEVEL, Groups, difference_evidence, score_draws, shared_variance
 from analysis.sections.study_results import Frames, Snapshot
@@ -64,7 +64,7 @@ def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator
             seeds = [seed for seed in shown if seed in bases]
             base, top = (np.stack([of[seed].decisions for seed in seeds]) for of in (bases, shown))
             first = bases[seeds[0]]
-            pair = Pair(str(gain.metric), first.labels, Groups.of(first.groups), base, top)
+            pair = PairAnswers(str(gain.metric), first.labels, Groups.of(first.groups), base, top)
             as_it_is = Error(Growth.constant(gain.standard_error**2), gain.df)
             for name, error in (("before", as_it_is), ("now", Error.of(gain))):
                 size = error.smallest()
@@ -84,14 +84,14 @@ def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator
         }
 
 
-def _found(pair: Pair, gain: Any, points: float, repeats: int, rng: np.random.Generator) -> float:  # noqa: ANN401
+def _found(pair: PairAnswers, gain: Any, points: float, repeats: int, rng: np.random.Generator) -> float:  # noqa: ANN401
     """The share of repeats in which the test finds a true gain of so many points."""
     times = repeats // WITH_EACH
     detected = sum(_detected(pair, gain, pair.with_gains((points,), rng)[0], WITH_EACH, rng) for _ in range(times))
     return detected / (WITH_EACH * times)
 
 
-def _detected(pair: Pair, gain: Any, top: Answers, repeats: int, rng: np.random.Generator) -> int:  # noqa: ANN401
+def _detected(pair: PairAnswers, gain: Any, top: Answers, repeats: int, rng: np.random.Generator) -> int:  # noqa: ANN401
     """In how many repeats the test finds the gain of these decisions."""
     both, n_seeds = np.concatenate([top, pair.base]), len(top)
     rows_of = [np.flatnonzero(pair.groups.index == group) for group in range(pair.groups.count)]

@@ -147,8 +147,10 @@ def ask_model(options: argparse.Namespace) -> int:
         writer.writerows(rows)
     agreed, repeated = _agreement(out, rated.rater, others)
     if options.json:
+        from analysis.sections.importance import rows as records_of
+
         facts = {"ratings": str(out), "rater": rated.rater, "calls": rated.calls, **rated.cost, "missing": gaps}
-        print_json(facts | {"agreement": _records(agreed), "repeats": _records(repeated)})
+        print_json(facts | {"agreement": records_of(agreed), "repeats": records_of(repeated)})
         return 0
     print(out, _summary(rated, len(rateable.tasks)), *gaps, sep="\n")
     _print_agreement(agreed, repeated)
@@ -251,9 +253,3 @@ def _alpha(row: Mapping[str, Any]) -> dict[str, str]:
 
     ends = interval(row["low_interval"], row["high_interval"], 2)
     return {"alpha": number(row["alpha_interval"], 2), "alpha 95 %": ends}
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    from analysis.sections.importance import rows
-
-    return rows(frame)

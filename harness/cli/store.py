@@ -188,7 +188,7 @@ def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str
             # weights pictures and the page are, too: figures and report draw them from the records.
             if path.is_file() and path.suffix != ".parquet" and (has_weights or path.suffix in ENDINGS):
                 files[path.relative_to(out).as_posix()] = path.read_bytes()
-        return archive(store, name, measures_of(manifest), file, is_light=not has_weights, beside=files)
+        return archive(shown, name, measures_of(manifest), file, is_light=not has_weights, beside=files)
 
 
 def _verify_archive(options: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Store
 from harness.cli.options import STORED, Leaves, leaf_of, out_option, registry_option, repeatable, splits_option
 from harness.cli.study import name_of, splits_of
-from harness.cli.terminal import print_json, print_rows
+from harness.cli.terminal import print_json, print_rows, records
 from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 from tasks.plain_text import harmless, nearest
@@ -78,7 +77,7 @@ def show_leaderboard(options: argparse.Namespace) -> int:
     shown, *beside = ((frame := getattr(board, name))[frame.target.isin(targets)] for name in names)
     if options.json:
         parts = dict(zip(("leaderboard", *names[1:]), (shown, *beside), strict=True))
-        rows = {part: json.loads(of.to_json(orient="records", double_precision=15)) for part, of in parts.items()}
+        rows = {part: records(frame) for part, frame in parts.items()}
         print_json({**rows, "files": files})
         return 0
     for (target, setting), rows in shown.groupby(["target", "setting"], sort=False):
@@ -179,10 +178,11 @@ def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any
 def _as_json(changes: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> dict[str, Any]:
     """All counts and changed items for programs, undefined numbers as None; texts only if they are asked for."""
     from analysis.gains.flips import WORDS, answers, by_class, by_group, by_seed, over_seeds
+    from analysis.sections.importance import rows as records_of
 
     changed = over_seeds(changes.items)
     listed = changed if show is None else _ends(changed, show)
-    items = _records(listed)
+    items = records_of(listed)
     if show is not None:
         items = [record | {"texts": _lines(rows[record["id"]]) if record["id"] in rows else None} for record in items]
     return {
@@ -191,11 +191,11 @@ def _as_json(changes: Flips, rows: Mapping[str, Example], why: str, show: int | 
         "worse": WORDS[changes.metric][1],
         "unfinished_seeds": list(changes.unfinished),
         "note": CONTEXT,
-        "by_seed": _records(by_seed(changes.items)),
-        "by_class": _records(by_class(changes)),
-        "answers": _records(answers(changes)),
-        "by_length": _records(_by_length(changes, rows)) if rows else None,
-        "by_group": _records(by_group(changes.items)),
+        "by_seed": records_of(by_seed(changes.items)),
+        "by_class": records_of(by_class(changes)),
+        "answers": records_of(answers(changes)),
+        "by_length": records_of(_by_length(changes, rows)) if rows else None,
+        "by_group": records_of(by_group(changes.items)),
         "items": items,
         "texts": why or "here",
     }
@@ -271,9 +271,3 @@ def _table(changes: Flips, title: str, frame: pd.DataFrame) -> None:
 
 def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else harmless(str(value))
-
-
-def _records(frame: pd.DataFrame) -> Sequence[dict[str, Any]]:
-    from analysis.sections.importance import rows
-
-    return rows(frame)

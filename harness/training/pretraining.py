@@ -113,7 +113,6 @@ EVALUATION = 2**32 - 1  # the epoch by which held-out texts are masked, always a
 CHECKPOINTS = 20  # in a whole training
 RUN = "pretraining"
 FACTS = "pretraining.json"  # beside the weights: what they have read, by hash
-TOKENIZER = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "sentencepiece")  # files of one
 IGNORED = -100  # the label of a token that need not be guessed, in the library
 Watch = Callable[[int, int], None]
 

@@ -167,7 +167,6 @@ RULES: Mapping[str, Callable[[Sequence[Weights], Sequence[float], Weights, float
 
 
 log = logging.getLogger(__name__)
-Epoch = dict[str, float | int | None]  # of a history: its number, training loss and validation score
 
 # Lanes as checkpoints: where a training stands after an epoch, and what is left when it is evaluated.
 

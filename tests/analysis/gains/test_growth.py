@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from adapters_store.roles import BASELINE, TRANSFER
 from analysis.gains.cells import planned_cells, predictions
-from analysis.gains.gains import ERRORS, SIZES, Growth, Pair, gains, grown, growths, right_answers
+from analysis.gains.gains import ERRORS, SIZES, Growth, PairAnswers, gains, grown, growths, right_answers
 from analysis.gains.significance import Groups
 from tasks.metrics import MEASURES
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -30,10 +30,10 @@ def _sample(metric: str, n: int, share: float, rng: np.random.Generator) -> tupl
     return labels, base, top
 
 
-def _alone(metric: str, labels: Answers, base: Answers, names: Answers | None = None) -> Pair:
+def _alone(metric: str, labels: Answers, base: Answers, names: Answers | None = None) -> PairAnswers:
     """A transfer whose answers are those of its target alone; every row is a group if there are no names."""
     groups = Groups.of(np.arange(len(labels)) if names is None else names)
-    return Pair(metric, labels, groups, np.atleast_2d(base), np.atleast_2d(base))
+    return PairAnswers(metric, labels, groups, np.atleast_2d(base), np.atleast_2d(base))
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "pearson_r"])
@@ -64,7 +64,7 @@ def test_answers_that_change_for_nothing_add_theirs_whatever_the_gain_was() -> N
     swapped = np.where(rng.random(n) < 0.3, 1 - base, base)  # as many become right as become wrong
     harmed = np.where((rng.random(n) < 0.2) & (base == labels), 1 - labels, swapped)
     for top in (swapped, harmed):
-        own = Pair("macro_f1", labels, Groups.of(np.arange(n)), base[None], top[None]).growth()
+        own = PairAnswers("macro_f1", labels, Groups.of(np.arange(n)), base[None], top[None]).growth()
         assert own.variance(0.0) == pytest.approx(1e4 * np.mean(swapped != base) / n, rel=0.2)
         assert own.variance(10.0) > own.variance(0.0)
 
@@ -74,7 +74,7 @@ def test_the_gain_that_is_put_in_is_as_large_as_was_asked_and_a_harm_is_taken_ou
     rng = np.random.default_rng(8)
     labels, base, _ = _sample(metric, 500, 0.0, rng)
     worse = np.where(rng.random(500) < 0.2, rng.permutation(labels), base)
-    pair = Pair(metric, labels, Groups.of(np.arange(500)), base[None], worse[None])
+    pair = PairAnswers(metric, labels, Groups.of(np.arange(500)), base[None], worse[None])
     assert pair.gain(worse[None]) < -2
     assert pair.gain(pair.without_gain(rng)) == pytest.approx(0, abs=0.5)
     assert [pair.gain(top) for top in pair.with_gains((5, 20), rng)] == pytest.approx([5, 20], abs=0.5)
@@ -109,7 +109,7 @@ def test_a_whole_answer_of_several_classes_becomes_right() -> None:
     rng, n = np.random.default_rng(4), 500
     labels = rng.integers(2, size=(n, 4))
     base = np.where(rng.random((n, 4)) < 0.6, labels, 1 - labels)
-    pair = Pair("multilabel_f1", labels, Groups.of(np.arange(n)), base[None], base[None])
+    pair = PairAnswers("multilabel_f1", labels, Groups.of(np.arange(n)), base[None], base[None])
     (top,) = pair.with_gains((5,), rng)
     changed = (top[0] != base).any(axis=1)
     assert changed.any()
@@ -148,5 +148,5 @@ def test_every_transfer_has_the_errors_of_its_own_answers_and_seeds(tmp_path: Pa
     }
     first = shown[BASELINE][0]
     answers = (np.stack([of.decisions for of in shown[role]]) for role in (BASELINE, TRANSFER))
-    own = Pair("macro_f1", first.labels, Groups.of(first.groups), *answers).growth()
+    own = PairAnswers("macro_f1", first.labels, Groups.of(first.groups), *answers).growth()
     assert [row[name] for name in ERRORS] == pytest.approx(np.sqrt(own.variances), nan_ok=True)

@@ -118,6 +118,14 @@ def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> 
     assert row.groups == pytest.approx((own.standard_error**2 - own.seed_error**2).median())
 
 
+def test_gains_that_know_of_no_answers_have_one_error_through_groups_without_the_seeds(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3))
+    frame = gains(store, manifest, draws=200).drop(columns=list(ERRORS))
+    found = spreads(frame, cells(store, manifest))
+    assert (found[list(ERRORS)].pow(2).sub(found.groups, axis=0).abs() < 1e-9).all(axis=None)
+    assert (found.groups < frame.groupby("target", sort=False).standard_error.median().pow(2).to_numpy()).all()
+
+
 def _spread(**changed: float) -> pd.DataFrame:
     row = {"target": "a", "setting": "full", "n_pairs": 9, "groups": 4.0, "groups_df": 99.0, "n_seeds": 3}
     row |= {"baseline": 2.0, "transfer": 3.0, "shared": 1.5} | changed

@@ -43,6 +43,11 @@ def row_of(text="too <b>bad</b>", contributions=(0.0, 0.5, -1.0, 0.0), whole=1.0
     )
 
 
+def explaining(study, system):
+    """The command that explains test rows of a system of the study."""
+    return ("systems", "explain", "tiny", "--store", study.store.root, "--system", system, "--task", "epitome_er")
+
+
 def contents(store):
     return {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
 
@@ -50,19 +55,7 @@ def contents(store):
 @pytest.mark.parametrize("system", NETWORKS)
 def test_stored_test_rows_are_shown_with_their_texts_and_nothing_is_stored(study, command, system):
     before = contents(study.store)
-    words = (
-        "systems",
-        "explain",
-        "tiny",
-        "--store",
-        study.store.root,
-        "--system",
-        system,
-        "--task",
-        "epitome_er",
-        "--rows",
-        3,
-    )
+    words = (*explaining(study, system), "--rows", 3)
     code, out, err = command(*words)
     assert (code, err) == (0, "")
     texts = {row.id: row.text for row in study.plan.splits["epitome_er"].test}
@@ -77,7 +70,7 @@ def test_stored_test_rows_are_shown_with_their_texts_and_nothing_is_stored(study
 
 def test_a_page_holds_every_text_whole_and_says_so(study, command, tmp_path):
     page = tmp_path / "own" / "page.html"
-    words = ("systems", "explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
+    words = explaining(study, "alone")
     code, out, err = command(*words, "--html", page)
     assert (code, out, err) == (0, f"{page}\n{HOLDS_TEXTS}\n", "")
     content = page.read_text(encoding="utf-8")
@@ -134,7 +127,7 @@ def test_what_cannot_be_explained_is_refused_in_one_line(study, command, words, 
 
 def test_a_page_inside_the_store_is_refused(study, command):
     page = study.store.root / "page.html"
-    words = ("systems", "explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
+    words = explaining(study, "alone")
     code, out, err = command(*words, "--html", page)
     assert (code, out) == (2, "")
     assert "inside the store, which holds no texts; give a file elsewhere" in err
@@ -153,18 +146,7 @@ def test_without_its_extra_the_line_says_what_to_install(study, command, monkeyp
 @pytest.mark.parametrize("system", NETWORKS)
 def test_a_map_has_every_test_row_with_its_classes_and_no_id(study, command, tmp_path, system):
     before = contents(study.store)
-    words = (
-        "systems",
-        "explain",
-        "tiny",
-        "--store",
-        study.store.root,
-        "--system",
-        system,
-        "--task",
-        "epitome_er",
-        "--plane",
-    )
+    words = (*explaining(study, system), "--plane")
     code, out, err = command(*words, "--quiet", "--out", tmp_path)
     assert (code, err) == (0, "")
     stem = tmp_path / "figures" / f"tsne-epitome_er-{system}"

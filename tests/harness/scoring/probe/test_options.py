@@ -66,6 +66,12 @@ def server():
         yield server
 
 
+def probing(folder):
+    """The command that asks the systems of ``tiny`` again, by the store and into the folder of a test."""
+    where = ("--store", folder / "runs", "--out", folder / "out", "--quiet")
+    return ("systems", "probe", "tiny", "--options", *where)
+
+
 @pytest.fixture
 def asked(server, tmp_path, command, monkeypatch):
     """Run a study with a prompted model and then the command, which knows the server from the environment alone."""
@@ -75,18 +81,7 @@ def asked(server, tmp_path, command, monkeypatch):
         run_systems(small_study(tmp_path / "runs", *settings))
         before()
         monkeypatch.setenv("EMPATHY_SERVER", server.url)
-        return command(
-            "systems",
-            "probe",
-            "tiny",
-            "--options",
-            "--store",
-            tmp_path / "runs",
-            "--out",
-            tmp_path / "out",
-            "--quiet",
-            *words,
-        )
+        return command(*probing(tmp_path), *words)
 
     return ask
 
@@ -178,12 +173,7 @@ def test_measures_hold_numbers_alone_go_with_an_archive_and_are_not_asked_again(
         assert not any(isinstance(value, str) for name in ("places", "answers") for value in measure.result[name])
     count = len(server.prompts)
     before = (tmp_path / "out" / "tables" / "options.csv").read_text()
-    assert (
-        command(
-            "systems", "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet"
-        )[0]
-        == 0
-    )
+    assert command(*probing(tmp_path))[0] == 0
     assert len(server.prompts) == count
     assert (tmp_path / "out" / "tables" / "options.csv").read_text() == before
 
@@ -202,17 +192,7 @@ def test_the_cap_of_the_command_is_kept_and_what_was_answered_too(server, tmp_pa
     monkeypatch.setenv("EMPATHY_SERVER", server.url)
     run_systems(small_study(tmp_path / "runs", *SYSTEM, *PRICED))
     cap, count = spent(tmp_path) + 1.5, len(server.answered)
-    words = (
-        "systems",
-        "probe",
-        "tiny",
-        "--options",
-        "--store",
-        tmp_path / "runs",
-        "--out",
-        tmp_path / "out",
-        "--quiet",
-    )
+    words = probing(tmp_path)
     code, _, err = command(*words, "--most-cost", f"{cap}")
     assert code == 0
     (line,) = err.splitlines()
@@ -254,9 +234,7 @@ def test_the_address_of_a_stored_study_is_never_used(asked, server, tmp_path, mo
     settings = (*SYSTEM, f'system.prompted.url="{server.url}"')
     run_systems(small_study(tmp_path / "runs", *settings))
     count = len(server.prompts)
-    code, _, err = command(
-        "systems", "probe", "tiny", "--options", "--store", tmp_path / "runs", "--out", tmp_path / "out", "--quiet"
-    )
+    code, _, err = command(*probing(tmp_path))
     assert code == 0
     assert "no server to ask 'fake-model'" in err
     assert len(server.prompts) == count
