@@ -175,6 +175,8 @@ def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
     used = [str(fields[part]) for part in ("text", "context", "label") if part in fields]
     if texts := [name for name in raw.header if name not in used and columns.is_text(cells_of(raw, name))]:
         lines.append(f"texts that are not read: {', '.join(texts)}; what was said before is `context`")
+    if any("\0" in cell for name in used if name in raw.header for cell in cells_of(raw, name)):
+        lines.append("cells hold NUL characters (U+0000), which no text has: is it the file's encoding, or damage?")
     lines += _ungrouped(raw, fields, taken)
     lines += _odd_labels(raw, fields)
     is_row_of_each = isinstance(fields.get("label"), list) and repeats(raw, str(fields["text"]))

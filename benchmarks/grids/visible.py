@@ -75,7 +75,7 @@ def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator
             "groups": int(part.n_groups.max()),
             "has_learned": part.target_has_learned.iloc[0],
             **{
-                f"{what}_{name}": np.median([own[place] for own in of_name]) if of_name else np.nan
+                f"{what}_{name}": np.nanmedian([own[place] for own in of_name]) if of_name else np.nan
                 for name, of_name in shares.items()
                 for place, what in enumerate(("promised", "found"))
             },
@@ -85,10 +85,10 @@ def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator
 
 
 def _found(pair: PairAnswers, gain: Any, points: float, repeats: int, rng: np.random.Generator) -> float:  # noqa: ANN401
-    """The share of repeats in which the test finds a true gain of so many points."""
+    """The share of repeats in which the test finds a true gain of so many points; NaN where none can be so large."""
     times = repeats // WITH_EACH
-    detected = sum(_detected(pair, gain, pair.with_gains((points,), rng)[0], WITH_EACH, rng) for _ in range(times))
-    return detected / (WITH_EACH * times)
+    tops = [top for _ in range(times) for top in pair.with_gains((points,), rng)]
+    return sum(_detected(pair, gain, top, WITH_EACH, rng) for top in tops) / (WITH_EACH * times) if tops else np.nan
 
 
 def _detected(pair: PairAnswers, gain: Any, top: Answers, repeats: int, rng: np.random.Generator) -> int:  # noqa: ANN401

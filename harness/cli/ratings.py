@@ -93,6 +93,8 @@ def write_sheet(options: argparse.Namespace) -> int:
         print_json({"form": str(sheet), "criteria": str(page), "rows": len(rows)})
     else:
         print(f"{sheet}\n{page}")
+        if bare := ", ".join(task.id for task in tasks if not task.description):
+            print(f"raters see no more than the id of {bare}: write `description` in the entry")
     return 0
 
 

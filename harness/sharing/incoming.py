@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import torch
@@ -86,7 +87,7 @@ def _snapshot(address: str, name: str, part: str, revision: str) -> Path:
             snapshot_download(name, revision=revision or None, allow_patterns=patterns, local_files_only=is_offline)
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
-        reason = " ".join(str(problem).split())[:160] or type(problem).__name__
+        reason = shorten(str(problem), 160, placeholder=" ...") or type(problem).__name__
         raise NoSuchSource(
             f"{address}: neither a folder nor to be had from the hub ({reason}); download it on a machine with "
             "internet, and give the folder"

@@ -102,6 +102,7 @@ TOLERANCE = 0.015
 SALTS = 5000
 BLOCKS_PER_CLASS = 10
 FEW_TEST_ROWS = 10
+MOST_NAMED = 6  # classes in a warning
 OFFERED_FROM = 0.05  # share of a class that repeats and is dropped
 
 
@@ -257,19 +258,30 @@ def check_filled(task: Task, parts: Sequence[Sequence[Example]]) -> None:
 
 
 def missing_classes(task: Task, parts: dict[str, tuple[Example, ...]]) -> list[str]:
-    """One warning per class that a split lacks."""
+    """One warning per split that lacks classes, with the first of their names."""
     warnings = []
-    for name, part in parts.items():
-        present = {index for row in part for index in classes_of(row.label)} if task.label.classes else set()
-        lacking = (value for index, value in enumerate(task.label.classes) if index not in present)
-        warnings += [f"class_missing_in_{name}:{value}" for value in lacking]
+    for name, lacking in _lacking(task, parts).items():
+        more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+        classes = "the class" if len(lacking) == 1 else "the classes"
+        warnings.append(f"no {name} row has {classes} {', '.join(map(repr, lacking[:MOST_NAMED]))}{more}")
     return warnings
+
+
+def _lacking(task: Task, parts: dict[str, tuple[Example, ...]]) -> dict[str, list[str]]:
+    """The classes that a split lacks, of those splits that lack any."""
+    if not task.label.classes:
+        return {}
+    present = {name: {index for row in part for index in classes_of(row.label)} for name, part in parts.items()}
+    lacking = {
+        name: [value for index, value in enumerate(task.label.classes) if index not in there]
+        for name, there in present.items()
+    }
+    return {name: classes for name, classes in lacking.items() if classes}
 
 
 def _check_trained(task: Task, train: tuple[Example, ...], dropped: tuple[Example, ...]) -> None:
     """Refuse a training split that lacks a class, by itself or because all of it repeats a later split."""
-    for warning in missing_classes(task, {"train": train}):
-        name = warning.partition(":")[2]
+    for name in _lacking(task, {"train": train}).get("train", []):
         lost = sum(task.label.classes.index(name) in classes_of(row.label) for row in dropped)
         if lost:
             raise BadInput(

@@ -40,6 +40,7 @@ FORMS = {
     "mixed_truth.jsonl": ({"label": "helpful"}, 24, "true or false and 1 or 0 stand in one column"),
     "nested.jsonl": ({"text": "post.body", "label": "kind.name", "row_id": "id"}, 24, ""),
     "not_available.csv": ({"label": "kind", "kind": "multiclass"}, 24, "'n/a' is 50 % of the labels"),
+    "nul.csv": (REPLY | {"kind": "binary"}, 24, "NUL characters"),
     "percent.csv": ({"label": "warmth", "kind": "continuous"}, 24, ""),
     "pipes.csv": ({"label": "moods", "kind": "multilabel", "separator": "|"}, 24, ""),
     "post_and_reply.csv": ({"text": "response_post", "context": "seeker_post", "group": "sp_id", "label": "level", "kind": "ordinal"}, 24, ""),

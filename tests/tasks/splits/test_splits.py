@@ -152,7 +152,10 @@ def test_a_class_that_only_train_has_is_a_warning() -> None:
     in_train = clean(a_task(salt=0), rows_in_blocks(200, 200)).train[0].id
     rows = [a_row(i, i, label=float(str(i) == in_train)) for i in range(200)]
     warnings = clean(a_task(BINARY, salt=0), rows).warnings
-    assert warnings == ("class_missing_in_validation:yes", "class_missing_in_test:yes")
+    assert warnings == (
+        "no validation row has the class 'yes'",
+        "no test row has the class 'yes'",
+    )
 
 
 @pytest.mark.parametrize("n_blocks", [0, 1, 2])
