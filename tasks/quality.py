@@ -47,7 +47,7 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         "repeated": repetitions(splits, texts),
         "people": people_shared(splits, people),
         "floor": floor_of(splits),
-        "warnings": list(splits.warnings),
+        "warnings": [*splits.warnings, *labels_in_inputs(splits)],
     }
 
 
@@ -60,6 +60,35 @@ def conflicting(splits: Splits) -> dict[str, int]:
             labels.setdefault((row.context, row.text), []).append(row.label)
     differing = [several for several in labels.values() if len(set(several)) > 1]
     return {"rows": sum(map(len, differing)), "texts": len(differing)}
+
+
+NAMED, MORE_OFTEN, FEWEST_ROWS = 0.5, 5.0, 10  # share of a class's rows, how much more than of others, and its rows
+
+
+def labels_in_inputs(splits: Splits) -> list[str]:
+    """A warning per class whose name stands in at least half of its training rows' inputs and far less in others'.
+
+    Such an input may hold its label, as a sentence that ends in the name of its class does. Names are compared without
+    case, and with spaces for ``_`` and ``-``.
+    """
+    label, warnings = splits.task.label, []
+    inputs = [_spaced(" ".join(_texts_of(row))) for row in splits.train]
+    for index, name in enumerate(label.classes):
+        is_of_class = np.array([index in classes_of(row.label) for row in splits.train])
+        if not re.search("[a-z]{3}", _spaced(name)) or not FEWEST_ROWS <= is_of_class.sum() < len(inputs):
+            continue
+        is_named = np.array([_spaced(name) in text for text in inputs])
+        share, others = float(is_named[is_of_class].mean()), float(is_named[~is_of_class].mean())
+        if share >= NAMED and share >= MORE_OFTEN * others:
+            warnings.append(
+                f"{name!r} stands in the inputs of {100 * share:.0f} % of its rows and of {100 * others:.0f} % of the "
+                "others: do they hold the label?"
+            )
+    return warnings
+
+
+def _spaced(text: str) -> str:
+    return re.sub("[_-]", " ", text.casefold())
 
 
 def labels_of(splits: Splits, rows: Sequence[Example]) -> dict[str, float]:

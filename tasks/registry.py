@@ -236,9 +236,9 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "files": "raw files (csv, tsv, json, jsonl, parquet, arrow; text also as .gz, .xz, .zip), below the data "
         "folder or else beside the entry; several are read one after another",
         "fallback_files": "smaller files that are read while `files` are not all there; a warning says so",
-        "reader": 'how files become rows; default: "table", one row per example; "turns" reads conversations, and '
-        '"numbered" takes labels from a file of their own, by the numbers of the rows',
-        "theme": "`direct`, `abstract` or `adjacent`: how near the label is to empathy",
+        "reader": 'how files become rows; default: "table", one row per example; "turns" reads conversations, '
+        '"aligned" texts and labels in files of their own, line by line, and "numbered" labels by the numbers of rows',
+        "theme": "`direct`, `abstract`, `adjacent` or `unrelated`: how near the label is to empathy",
         "role": "what the task may be in a transfer: `both` (default), `intermediate`, `target`, or `control`: an "
         "intermediate without empathy, whose gains are told apart",
         "training": "departures from the study's training: epochs, batch_size, learning_rate, weight_decay, ...",
@@ -276,8 +276,10 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "kind": "`binary`, `multiclass`, `multilabel`, `ordinal` (classes with an order) or `continuous`",
         "classes": "labels in the order of their index, ordered ones lowest first; default: those in the file",
         "names": "how tables call the classes, in the same order",
-        "separator": "what stands between the class names of a multilabel cell",
-        "combine": "what of several annotators' columns in `label` counts: `mean` of numbers, `majority` of classes",
+        "separator": "what stands between the names of a cell with several, `[]` for a list; where the label is one "
+        "class, the first name that `relabel` lists counts",
+        "combine": "what of several annotators' columns in `label` counts: `mean` of numbers, `majority` of classes; "
+        "`union`: the rows of an item (of one `row_id`, or of equal texts) become one with the labels of all",
         "decimal": 'the decimal mark of numbers: `,` or `.` (default)',
         "minimum": "lowest value of a continuous label; lower ones are an error",
         "maximum": "highest value of a continuous label",

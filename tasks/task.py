@@ -153,8 +153,6 @@ class Label:
         if self.kind not in KINDS:
             raise BadEntry(f"label kind {self.kind!r} is not one of {', '.join(KINDS)}")
         self._check_annotators()
-        if self.kind != "multilabel" and self.separator:
-            raise BadEntry(f'a {self.kind} label is one column without `separator`; or set `kind` to "multilabel"')
         if self.kind == "multilabel" and bool(self.separator) == bool(self.columns):
             raise BadEntry(
                 "a multilabel label needs either a `separator` between the class names of its column, "
@@ -169,6 +167,8 @@ class Label:
     def _check_annotators(self) -> None:
         if self.decimal and (self.decimal not in DECIMALS or self.kind != "continuous"):
             raise BadEntry(f'decimal {self.decimal!r} is not "," or "." of a continuous label, which has numbers')
+        if self.combine == "union" and self.kind == "multilabel" and self.separator:
+            return
         if bool(self.combine) != (bool(self.columns) and self.kind != "multilabel"):
             raise BadEntry(
                 f"a {self.kind} label with {len(self.columns) or 1} column(s) and combine {self.combine!r}: a list of "
@@ -369,8 +369,13 @@ class Task:
         if self.class_weights != "none" and self.label.kind == "continuous":
             raise BadEntry("class_weights do not suit a continuous label, which has no classes; remove them")
         odd = [name for name in ("relabel", "relabel_rest", "drop_labels") if name in self.columns]
-        if odd and self.label.kind == "multilabel":
-            raise BadEntry(f"{odd[0]} reads a row's label as one, a multilabel row has several; remove it")
+        if odd and self.label.kind == "multilabel" and not self.label.separator:
+            raise BadEntry(f"{odd[0]} renames what stands in a label's cell, and these are 0 and 1; remove it")
+        if self.label.separator and self.label.kind != "multilabel" and "relabel" not in self.columns:
+            raise BadEntry(
+                f"a {self.label.kind} label with a `separator` needs `relabel`, which says what class a name "
+                'stands for; or set `kind` to "multilabel"'
+            )
         self._check_reader()
         self._check_instruction()
         if self.split != "clean" and not 2 <= self.folds <= MOST_FOLDS:
@@ -380,8 +385,12 @@ class Task:
 
     def _check_reader(self) -> None:
         fields = [name for name in ("split_files", "split_column") if name in self.columns]
-        if fields and self.reader not in ("table", "turns"):
-            raise BadEntry(f"`{fields[0]}` is for the readers 'table' and 'turns'; {self.reader!r} reads none")
+        if fields and self.reader not in ("table", "turns", "aligned"):
+            raise BadEntry(
+                f"`{fields[0]}` is for the readers 'table', 'turns' and 'aligned'; {self.reader!r} reads none"
+            )
+        if self.label.combine == "union" and self.reader != "table":
+            raise BadEntry(f"`combine` \"union\" joins the rows of an item for the reader 'table', not {self.reader!r}")
         if self.label.combine and self.reader not in (*SEVERAL, "turns"):
             raise BadEntry(
                 f"`combine` is for the readers 'table', 'joined' and 'turns'; {self.reader!r} reads one label"

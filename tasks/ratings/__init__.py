@@ -116,6 +116,13 @@ def themes() -> Mapping[str, str]:
     return {id: str(entry["description"]) for id, entry in declared.items()}
 
 
+@cache
+def arguments() -> Mapping[str, str]:
+    """Why a task has its theme, by task, where the paper has not given it one: the theme, a colon and the reason."""
+    declared = read_toml(FOLDER / "constructs.toml", BadEntry)["argument"]
+    return {task: str(reason) for task, reason in declared.items()}
+
+
 def _rows(file: Path) -> Iterator[tuple[str, Rating]]:
     """Yield each rating of a file with its ``file:line``."""
     if not file.is_file():

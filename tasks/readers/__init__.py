@@ -28,9 +28,9 @@ from tasks.readers.published import (
     wassa_turns,
 )
 from tasks.readers.rows import RawRow, column_names, uses_fallback
-from tasks.readers.table import joined, numbered, table
+from tasks.readers.table import aligned, joined, numbered, table
 from tasks.readers.turns import annotation_notes, turns
-from tasks.task import Example, Task
+from tasks.task import COMBINED, Example, Task
 
 MOST_CLASSES = 100
 NEXT_STEP = "name the `classes` in the entry or change `kind`"
@@ -39,6 +39,7 @@ READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
     "table": table,
     "turns": turns,
     "joined": joined,
+    "aligned": aligned,
     "numbered": numbered,
     "wassa_essays": wassa_essays,
     "wassa_turns": wassa_turns,
@@ -96,7 +97,7 @@ def _consumed(rows: list[RawRow]) -> Iterator[RawRow]:
 def _labelled_rows(task: Task, data: Path) -> tuple[Iterable[RawRow], Counter[str], Annotators | None]:
     """Rows with one label each, as the entry names them; a count of labels left out, and the annotators of several."""
     rows, left_out = READERS[task.reader](task, data), Counter[str]()
-    if task.label.combine:
+    if task.label.combine in COMBINED.values():
         annotators = Annotators(task)
         return annotators.combine(rows), left_out, annotators
     return relabel(task, rows, left_out), left_out, None

@@ -16,7 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from tasks.errors import BadRow
 from tasks.readers.rows import RawRow, column_name, column_names, kept_turns, quote
@@ -33,10 +33,14 @@ def relabel(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None = 
     """Yield the rows with the labels that the entry's ``relabel`` asks for, less those in ``drop_labels``.
 
     A label that ``relabel`` does not list becomes ``relabel_rest``, or stays as it is where the entry has none.
+    A cell that should be a list and is none (one that was cut, say) counts as empty where empty labels are dropped.
     ``left_out`` counts the labels of rows that are left out.
     """
     rename, dropped = label_names(task), column_names(task, "drop_labels")
+    is_list = task.label.separator == LISTED and "" in dropped
     for row in rows:
+        if is_list and names_in_list(row.label) is None:
+            row = row._replace(label="")
         if row.label not in dropped:
             label = rename(row.label)
             row = row if label is row.label else row._replace(label=label)
@@ -51,11 +55,23 @@ def renamed(marks: Sequence[str], rename: Callable[[str], str], dropped: Contain
 
 
 def label_names(task: Task) -> Callable[[str], str]:
-    """The function that gives a label the name that the entry's ``relabel`` and ``relabel_rest`` ask for."""
+    """The function that gives a label the name that the entry's ``relabel`` and ``relabel_rest`` ask for.
+
+    Of a cell with several names each is renamed; where the label is one class, that of the first listed name counts.
+    """
     names = task.columns.get("relabel")
     table = {str(old): str(new) for old, new in names.items()} if isinstance(names, Mapping) else {}
-    rest = column_name(task, "relabel_rest")
-    return lambda label: table.get(label, rest or label)
+    rest, separator = column_name(task, "relabel_rest"), task.label.separator
+    if not separator or not (table or rest):
+        return lambda label: table.get(label, rest or label)
+
+    def of_several(cell: str) -> str:
+        given = names_between(separator, cell)
+        if task.label.kind != "multilabel":
+            return next((table[name] for name in given if name in table), rest or cell)
+        return cell_of(separator, [table.get(name, rest or name) for name in given])
+
+    return of_several
 
 
 def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
@@ -102,6 +118,11 @@ def _answer_of(label: Label) -> Callable[[RawRow], Answer]:
         return partial(index_of, label, indices)
 
     def several(row: RawRow) -> tuple[int, ...]:
+        if label.separator == LISTED and row.label and names_in_list(row.label) is None:
+            raise BadRow(
+                f"{row.where}: {label.column} {quote(row.label)} is no list of names; mend the row, or leave out all "
+                'such rows by `drop_labels = [""]` in the entry'
+            )
         named = {index_of(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
         return tuple(int(index in named) for index in range(len(indices)))
 
@@ -111,15 +132,24 @@ def _answer_of(label: Label) -> Callable[[RawRow], Answer]:
 def class_names(label: Label, text: str) -> list[str]:
     """Class names in the label of a raw row: one, or for a multilabel label any number; an empty text has none."""
     if label.kind != "multilabel":
-        names = [text]
-    elif label.separator == LISTED:
-        names = names_in_list(text) or []
-    else:
-        names = text.split(label.separator or UNIT)
+        return [text.strip()] if text.strip() else []
+    return names_between(label.separator or UNIT, text)
+
+
+def names_between(separator: str, cell: str) -> list[str]:
+    """The names of a cell that holds several, without the space around them."""
+    names = (names_in_list(cell) or ()) if separator == LISTED else cell.split(separator)
     return [name.strip() for name in names if name.strip()]
 
 
-def names_in_list(cell: str) -> list[str] | None:
+def cell_of(separator: str, names: Iterable[str]) -> str:
+    """The cell that holds these names, each once."""
+    distinct = list(dict.fromkeys(names))
+    return json.dumps(distinct) if separator == LISTED else separator.join(distinct)
+
+
+@lru_cache(maxsize=1 << 12)
+def names_in_list(cell: str) -> tuple[str, ...] | None:
     """The names in a cell that is a list as Python or JSON writes it, ``['warm', 'calm']``; None for another cell."""
     if not (cell.startswith("[") and cell.endswith("]")):
         return None
@@ -127,7 +157,7 @@ def names_in_list(cell: str) -> list[str] | None:
         value = ast.literal_eval(cell)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
-    return [str(name) for name in value] if isinstance(value, list) else None
+    return tuple(map(str, value)) if isinstance(value, list) else None
 
 
 def label_text(label: Label, where: str, cells: Sequence[str]) -> str:

@@ -140,6 +140,8 @@ def cell(where: str, column: str, value: object) -> str:
 
     A list is one in a column that is a ``Listing``.
     """
+    if isinstance(value, str):
+        return value
     if isinstance(column, Listing) and isinstance(value, list):
         if not any(isinstance(item, Mapping | list) for item in value):
             return text_of(value)

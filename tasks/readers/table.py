@@ -1,4 +1,4 @@
-"""The readers for one row per example in csv, tsv, JSON, Parquet and Arrow files: ``table``, ``joined``, ``numbered``.
+"""The readers for one row per example, in csv, tsv, JSON, Parquet, Arrow and plain text files.
 
 With ``text = "reply"``, ``label = "level"`` and ``group = "post"`` in the entry, ``table`` reads
 
@@ -7,7 +7,8 @@ With ``text = "reply"``, ``label = "level"`` and ``group = "post"`` in the entry
 
 as the text ``I am so sorry.`` with the label ``2`` in the group ``p7``. ``joined`` is for data sets that publish ids
 instead of texts: labels are in one table, and the texts, which users have to get themselves, in another. ``numbered``
-is for labels of one's own of a table without ids, by the numbers of its rows.
+is for labels of one's own of a table without ids, by the numbers of its rows. ``aligned`` reads plain text files of
+which one has a text and the other its label in every line.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.labels import LISTED, UNIT, label_text
-from tasks.readers.raw import Cells, Listing, Raw, read_raw
+from tasks.readers.labels import LISTED, UNIT, cell_of, label_text, names_between
+from tasks.readers.raw import Cells, Listing, Raw, read_raw, text_lines
 from tasks.readers.rows import (
     RawRow,
     column_name,
@@ -40,11 +41,11 @@ def table(task: Task, data: Path) -> Iterator[RawRow]:
     """Yield the rows of all files in order; of rows equal in the ``unique_by`` columns only the first is kept.
 
     A row without an id column is named by its number over all files, counted from 0 before any is dropped. Only
-    the columns that the task names are kept of a file. Where a column names the ``annotator`` of a row, the rows of one
-    item become one row.
+    the columns that the task names are kept of a file. Where a column names the ``annotator`` of a row, or a row has
+    one of several labels (``combine = "union"``), the rows of one item become one row.
     """
     rows = _of_files(task, data)
-    return _by_item(task, rows) if column_name(task, "annotator") else rows
+    return _by_item(task, rows) if column_name(task, "annotator") or task.label.combine == "union" else rows
 
 
 def _of_files(task: Task, data: Path) -> Iterator[RawRow]:
@@ -62,20 +63,27 @@ def _of_files(task: Task, data: Path) -> Iterator[RawRow]:
 def _by_item(task: Task, rows: Iterable[RawRow]) -> Iterator[RawRow]:
     """One row per item, in the order of their first rows, with every annotator's label in the order of their names.
 
-    An item is an id, or where the entry names no ``row_id`` a text in its context. BadRow with both lines where two
-    rows of an item differ in what they say, or are of one annotator.
+    Of several labels it has those of all its rows. An item is an id, or where the entry names no ``row_id`` a text in
+    its context. BadRow with both lines where two rows of an item differ in what they say, or are of one annotator.
     """
     items: dict[object, list[RawRow]] = {}
     for row in rows:
         items.setdefault(row.id if column_name(task, "row_id") else (row.context, row.text), []).append(row)
-    annotators = sorted({row.marks[0] for of_item in items.values() for row in of_item})
+    annotators = sorted({mark for of_item in items.values() for row in of_item for mark in row.marks})
     says_group = bool(column_name(task, "group"))
-    for first, *others in items.values():
-        labels = {first.marks[0]: first}
-        for row in others:
+    for of_item in items.values():
+        first = of_item[0]
+        for row in of_item:
             is_other_group = says_group and row.group != first.group
             if is_other_group or (row.text, row.context) != (first.text, first.context):
                 raise BadRow(f"{row.where}: text, context or group differ from those of its item at {first.where}")
+        if task.label.combine == "union":
+            separator = task.label.separator
+            names = [name for row in of_item for name in names_between(separator, row.label)]
+            yield first._replace(label=cell_of(separator, names))
+            continue
+        labels: dict[str, RawRow] = {}
+        for row in of_item:
             if (earlier := labels.setdefault(row.marks[0], row)) is not row:
                 raise BadRow(
                     f"{row.where}: its annotator has labelled the item at {earlier.where}; keep one of the rows"
@@ -185,6 +193,31 @@ def _texts(task: Task, file: Path, key: str) -> dict[str, str]:
         if texts.setdefault(id.strip(), text) is not text:
             raise BadRow(f"{raw.where(index)}: {key} occurs a second time; keep one of the rows")
     return texts
+
+
+def aligned(task: Task, data: Path) -> Iterator[RawRow]:
+    """Yield a row per line of every pair of ``files``, the first of texts and the second of their labels.
+
+    Ids are numbers of lines from 0, after the name of the file of texts where there are several. BadRow when the files
+    of a pair differ in length.
+    """
+    files, sets = data_files(task, data), sets_of_files(task)
+    if len(files) % 2 or sets[::2] != sets[1::2]:
+        raise BadEntry(
+            f"{task.entry_file}: reader 'aligned' needs files = [texts, labels, ...], pairs of a set, got {len(files)}"
+        )
+    encoding = column_name(task, "encoding") or "utf-8"
+    for texts_file, labels_file, split in zip(files[::2], files[1::2], sets[::2], strict=True):
+        texts, labels = text_lines(texts_file, encoding), text_lines(labels_file, encoding)
+        if len(texts) != len(labels):
+            raise BadRow(
+                f"{labels_file}:{len(labels)}: {len(labels):,} labels for the {len(texts):,} texts of "
+                f"{texts_file.name}; get the files again"
+            )
+        prefix = f"{texts_file.stem}:" if len(files) > 2 else ""
+        for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
+            id = f"{prefix}{number}"
+            yield RawRow(f"{texts_file}:{number + 1}", id, id, id, (), text, label.strip(), split=split)
 
 
 def numbered(task: Task, data: Path) -> Iterator[RawRow]:

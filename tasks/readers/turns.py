@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from tasks.errors import BadEntry, BadRow
 from tasks.plain_text import nearest
-from tasks.readers.labels import UNIT, label_text
-from tasks.readers.raw import cell, flatten, in_words, json_value, value_at
+from tasks.readers.labels import LISTED, UNIT, label_text
+from tasks.readers.raw import cell, flatten, in_words, json_value, text_of, value_at
 from tasks.readers.rows import (
     RawRow,
     column_name,
@@ -186,25 +186,25 @@ def _said(task: Task, path: Path) -> Iterator[_Said]:
     if not column_name(task, "turns"):
         yield from _of_table(task, path)
         return
-    wanted = (column_name(task, "text"), *_parts(task).values())
+    text, parts, is_beside = column_name(task, "text"), _parts(task), bool(column_name(task, "annotations"))
+    wanted = (text, *parts.values())
     missing = {name for name in wanted if name != ITSELF}
     names: dict[str, None] = {}
     for id, dialogue, said, beside in _nested(task, path):
         labels: dict[int, str] = {}  # of turns that have an annotation
-        if column_name(task, "annotations"):
+        if is_beside:
             for annotation, place in zip(beside, _places(task, said, beside), strict=True):
                 if place is not None:
                     labels[place] = _label(task, f"annotation of turn {place + 1}", annotation, {})
         for place, turn in enumerate(said):
             where = f"{path}: dialogue {id}, turn {place + 1}"
             values = {name: _value(turn, dialogue, name) for name in wanted}
-            missing -= {name for name, value in values.items() if value is not None}
             if missing:
-                names.update(dict.fromkeys([*flatten(_fields(turn)), *flatten(dialogue)]))
-            cells = {part: cell(where, name, values[name]).strip() for part, name in _parts(task).items()}
-            is_beside = column_name(task, "annotations")
+                missing -= {name for name, value in values.items() if value is not None}
+                names.update(dict.fromkeys([*flatten(_fields(turn)), *flatten(dialogue)]) if missing else ())
+            cells = {part: cell(where, name, values[name]).strip() for part, name in parts.items()}
             label = labels.get(place, "") if is_beside else _label(task, where, turn, dialogue)
-            yield _Said(where, cells.pop("group", "") or id, cell(where, wanted[0], values[wanted[0]]), label, cells)
+            yield _Said(where, cells.pop("group", "") or id, cell(where, text, values[text]), label, cells)
     for name in sorted(missing):
         hint = nearest(name, names) or f"; they have {', '.join(list(names)[:8]) or 'single values, called .'}"
         raise BadRow(f"{path}: no turn and no dialogue has {name!r}{hint}")
@@ -267,14 +267,16 @@ def _fields(value: Any) -> Mapping[str, Any]:  # noqa: ANN401
 def _value(turn: Any, dialogue: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
     if name == ITSELF:
         return turn
-    own = value_at(_fields(turn), name)
-    return value_at(dialogue, name) if own is None else own
+    value = turn.get(name) if type(turn) is dict else None
+    value = value_at(_fields(turn), name) if value is None else value
+    return value_at(dialogue, name) if value is None else value
 
 
 def _label(task: Task, where: str, turn: Any, dialogue: Mapping[str, Any]) -> str:  # noqa: ANN401
     values = [_value(turn, dialogue, name) for name in label_columns(task)]
-    if task.label.kind == "multilabel" and isinstance(values[0], list):
-        return (task.label.separator or UNIT).join(map(str, values[0]))
+    if task.label.separator and isinstance(values[0], list):
+        is_list = task.label.separator == LISTED
+        return text_of(values[0]) if is_list else task.label.separator.join(map(str, values[0]))
     return label_text(task.label, where, [cell(where, task.label.column, value) for value in values])
 
 

@@ -44,6 +44,54 @@ def test_a_separated_column_gives_a_0_or_1_per_class(tmp_path: Path) -> None:
     assert labels(tmp_path, BOTH, table) == [(0, 1, 1), (0, 0, 0), (1, 0, 0)]
 
 
+LISTS = BOTH.replace('";"', '"[]"')
+
+
+def test_every_name_of_a_cell_is_renamed_by_itself_and_counts_once(tmp_path: Path) -> None:
+    names = 'relabel = { "glad" = "joy", "happy" = "joy" }\nclasses = ["fear", "joy"]\n'
+    assert labels(tmp_path, BOTH + names, "text,felt\na b,glad;happy\nc d,fear; glad\n") == [(0, 1), (1, 1)]
+    table = "text,felt\na b,\"['glad','happy']\"\nc d,\"['fear', 'joy']\"\n"
+    assert labels(tmp_path, LISTS + names, table) == [(0, 1), (1, 1)]
+
+
+def test_a_single_class_is_that_of_the_first_name_that_relabel_lists(tmp_path: Path) -> None:
+    entry = BOTH.replace("multilabel", "binary") + 'relabel = { "joy" = "yes" }\nrelabel_rest = "no"\n'
+    table = "text,felt\na b,fear;joy\nc d,fear\ne f,joy\n"
+    assert labels(tmp_path, entry + 'classes = ["no", "yes"]\n', table) == [1, 0, 1]
+
+
+def test_a_cell_that_is_no_list_is_refused_or_left_out_where_empty_ones_are(tmp_path: Path) -> None:
+    table = "text,felt\na b,['joy']\nc d,['fe\ne f,['fear']\n"
+    assert 'my.csv:3: felt "[\'fe" is no list of names' in refusal(tmp_path, LISTS, table)
+    assert labels(tmp_path, LISTS + 'drop_labels = [""]\n', table) == [(0, 1), (1, 0)]
+
+
+def test_rows_of_an_item_are_joined_with_the_labels_of_all(tmp_path: Path) -> None:
+    table = "text,felt\na b,joy\nc d,fear\na b,fear\na b,joy\n"
+    assert labels(tmp_path, BOTH + 'combine = "union"\n', table) == [(1, 1), (1, 0)]
+    by_id = BOTH + 'combine = "union"\nrow_id = "n"\n'
+    assert labels(tmp_path, by_id, "n,text,felt\n1,a,joy\n2,a,fear\n1,a,fear\n") == [(1, 1), (1, 0)]
+    assert "my.csv:3: text, context or group differ" in refusal(tmp_path, by_id, "n,text,felt\n1,a,joy\n1,b,fear\n")
+
+
+ALIGNED = 'id = "mine"\nreader = "aligned"\ntext = "text"\nlabel = "label"\nkind = "binary"\n'
+
+
+def test_lines_of_two_files_are_a_text_and_its_label(tmp_path: Path) -> None:
+    for name, text in (("a.txt", "one, two\nthree\n"), ("b.txt", "1\n0\n"), ("c.txt", "four\n"), ("d.txt", "1\n")):
+        (tmp_path / name).write_text(text)
+    sets = 'split_files = { train = ["a.txt", "b.txt"], test = ["c.txt", "d.txt"] }\n'
+    rows = read(task_of(tmp_path, ALIGNED + 'files = ["a.txt", "b.txt", "c.txt", "d.txt"]\n' + sets), tmp_path)
+    assert [(row.id, row.text, row.label, row.split) for row in rows] == [
+        ("a:0", "one, two", 1, "train"),
+        ("a:1", "three", 0, "train"),
+        ("c:0", "four", 1, "test"),
+    ]
+    for files, said in (('["a.txt", "d.txt"]', "d.txt:1: 1 labels for the 2 texts of a.txt"), ('["a.txt"]', "got 1")):
+        with pytest.raises(BadInput, match=said):
+            read(task_of(tmp_path, ALIGNED + f"files = {files}\n"), tmp_path)
+
+
 def test_columns_of_0_and_1_give_their_names_as_classes(tmp_path: Path) -> None:
     assert labels(tmp_path, COLUMNS, "text,joy,fear\na,1,0\nb,1.0,true\n") == [(1, 0), (1, 1)]
     assert task_of(tmp_path, COLUMNS).label.classes == ("joy", "fear")
@@ -70,10 +118,8 @@ def test_a_class_that_the_entry_does_not_know_is_refused(tmp_path: Path) -> None
         (ORDINAL + 'truncation = "middle"\n', "head, tail, head+tail, windows"),
         (ORDINAL + 'class_weights = "equal"\n', "none, balanced"),
         (ENTRY + 'label = "x"\nkind = "continuous"\nclass_weights = "balanced"\n', "do not suit a continuous"),
-        (
-            ENTRY + 'label = "x"\nkind = "multilabel"\nseparator = ";"\nrelabel_rest = "other"\n',
-            "relabel_rest reads a row's label as one, a multilabel row has several",
-        ),
+        (ENTRY + 'kind = "multilabel"\nlabel = ["a", "b"]\nrelabel_rest = "c"\n', "and these are 0 and 1; remove it"),
+        (ENTRY + 'label = "x"\nkind = "binary"\nseparator = ";"\n', "with a `separator` needs `relabel`"),
         (ORDINAL + '[[downloads]]\nurl = "ftp://x"\npath = "a"\n', "does not start with https"),
         (ORDINAL + '[[downloads]]\nurl = "https://x"\npath = "../a"\n', "stay below the data folder"),
         (ORDINAL + '[[downloads]]\nurl = "https://x"\npth = "a"\n', "unknown field `downloads.pth`; did you mean"),

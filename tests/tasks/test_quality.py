@@ -41,6 +41,18 @@ def test_sizes_balance_and_lengths() -> None:
     assert found["warnings"] == ["a warning"]
 
 
+def test_inputs_that_hold_the_label_are_a_warning_with_both_shares() -> None:
+    def warnings(every: int, classes: tuple[str, ...] = ("self_blame", "other_thing")) -> list[str]:
+        texts = [f"row {i} says self-Blame" if i < 20 and i % every == 0 else f"row {i}" for i in range(40)]
+        train = [row(i, text, int(i >= 20)) for i, text in enumerate(texts)]
+        return facts(splits(train, [row(99, "x")], classes=classes))["warnings"][1:]
+
+    said = "'self_blame' stands in the inputs of {} % of its rows and of 0 % of the others: do they hold the label?"
+    assert warnings(1) == [said.format(100)]
+    assert warnings(2) == [said.format(50)]
+    assert warnings(3) == [] and warnings(1, ("1", "2")) == []
+
+
 def test_moments_of_numbers_and_shares_of_several_labels() -> None:
     numbers = facts(splits([row(i, "x", float(i)) for i in range(5)], [row(9, "y", 1.0)], "continuous"))
     assert numbers["labels"]["train"] == {

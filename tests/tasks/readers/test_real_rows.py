@@ -60,11 +60,21 @@ MORE = {
     "esconv_restatement": (5_394, 366),
     "esconv_strategy": (1_149, 366, 447, 576, 904, 926, 376),
     "esconv_suggestions": (4_834, 926),
+    "annomi_behaviour": (1_585, 1_385, 1_296, 612),
+    "annomi_talk": (3_095, 1_173, 539),
+    "casino_empathy": (4_361, 254),
+    "dialogue_emotion": (5_243, 451, 140, 74, 4_361, 351, 484),
     "iempathize": (2_995, 1_046, 966),
     "iempathize_provide": (2_995, 966),
     "iempathize_provide_all": (4_041, 966),
     "iempathize_seek": (2_995, 1_046),
     "iempathize_seek_all": (3_961, 1_046),
+    "tweet_emotion": (2_118, 1_163, 445, 1_326),
+    "tweet_hate": (7_500, 5_462),
+    "tweet_irony": (2_389, 2_212),
+    "tweet_offensive": (9_460, 4_640),
+    "unhealthy_condescending": (8_345, 507),
+    "unhealthy_sarcastic": (8_456, 396),
 }
 PUBLISHED = {one["task_id"] for one in csv.DictReader((TABLES / "tasks.csv").open())} if TABLES.is_dir() else set()
 ABSENT = sorted(set(REGISTRY.tasks) - set(COUNTS) - set(MORE))

@@ -168,6 +168,15 @@ def test_a_list_of_lists_of_pairs_and_a_list_of_strings_are_dialogues(tmp_path) 
     assert [task.label.classes[row.label] for row in examples] == ["high", "high", "low", "low"]  # of the dialogue
 
 
+def test_labels_of_a_turn_may_be_a_list(tmp_path) -> None:
+    said = [{"who": "client", "said": "Ah.", "move": ["a", "b"]}, {"who": "helper", "said": "Oh.", "move": ["b"]}]
+    write_json(tmp_path / "talk.json", [{"dialog": said}])
+    for separator in ("[]", ";"):
+        more = NESTED + f'separator = "{separator}"\n'
+        task, rows, _ = read_task(task_of(tmp_path, more, files=("talk.json",), kind="multilabel"), tmp_path)
+        assert (task.label.classes, [row.label for row in rows]) == (("a", "b"), [(1, 1), (0, 1)])
+
+
 def test_labels_that_belong_to_no_turn_are_counted_and_a_repeated_text_takes_the_next_label(tmp_path) -> None:
     said = [("a", "Yes.", "first"), ("b", "Well.", ""), ("a", "Yes.", "second")]
     dialogue = {
