@@ -158,6 +158,8 @@ def text_of(value: object) -> str:
     """A typed value as text: null and NaN are empty, truth values, numbers, objects and lists are written as JSON."""
     if isinstance(value, str):
         return value
+    if type(value) is int:
+        return str(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     is_json = isinstance(value, bool | int | float | list | dict)

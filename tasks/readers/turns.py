@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,11 +167,12 @@ def _dialogue(task: Task, group: str, said: Sequence[_Said], split: str) -> Iter
         spoken = [Turn(str(roles[name]), turn.text) for name, turn in zip(names, said, strict=True)]
     else:  # the first to speak is the speaker
         spoken = [Turn(ROLES[name != names[0]], turn.text) for name, turn in zip(names, said, strict=True)]
-    for place, row in enumerate(said):
+    is_heard = [bool(turn.text.strip()) for turn in spoken]
+    heard = tuple([turn for turn, has_text in zip(spoken, is_heard, strict=True) if has_text])
+    for place, (row, count) in enumerate(zip(said, accumulate(is_heard, initial=0), strict=False)):  # heard before it
         if only and names[place] not in only:
             continue
-        before = tuple([turn for turn in spoken[:place] if turn.text.strip()])
-        after = tuple([turn for turn in spoken[place + 1 :] if turn.text.strip()])
+        before, after = heard[:count], heard[count + is_heard[place] :]
         number = row.cells.get("turn") or str(place + 1)
         id = row.cells.get("row_id") or f"{group}:{number}"
         block = row.cells.get("block", group)
