@@ -161,7 +161,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_reader_is_one_of_conversations_or_tells_nothing_that_follows() -> None:
     assert OF_CONVERSATIONS < set(READERS)
-    assert set(READERS) - OF_CONVERSATIONS == {"table", "joined", "numbered", "wassa_essays"}
+    assert set(READERS) - OF_CONVERSATIONS == {"table", "joined", "aligned", "numbered", "wassa_essays"}
 
 
 @pytest.mark.parametrize("task", REGISTRY.tasks.values(), ids=lambda task: task.id)
