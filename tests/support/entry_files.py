@@ -5,14 +5,28 @@ from __future__ import annotations
 import csv
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tasks.readers.labels import LISTED, cell_of
+from tasks.synthetic import SAME_FILES, WRITERS, write
 from tasks.task import Task
 
 TURNS = 8  # of a dialogue
+
+
+def write_all(folder: Path, tasks: Iterable[Task], rows: int, seed: int) -> None:
+    """Write the files of tasks: in their data set's own form where that has a writer, else in the form of the entry."""
+    datasets, by_files = set[str](), dict[tuple[str, ...], list[Task]]()
+    for task in tasks:
+        if task.dataset.id in {*WRITERS, *SAME_FILES}:
+            datasets.add(task.dataset.id)
+        else:
+            by_files.setdefault(task.files, []).append(task)
+    write(folder, sorted(datasets), rows=rows, seed=seed)
+    for sharing in by_files.values():
+        write_files(folder, sharing, rows)
 
 
 def write_files(folder: Path, tasks: Sequence[Task], rows: int) -> None:

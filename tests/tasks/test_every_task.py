@@ -14,9 +14,9 @@ from tasks.errors import BadRow
 from tasks.ratings import arguments, constructs, ratings, themes
 from tasks.registry import Registry
 from tasks.splits.loading import load
-from tasks.synthetic import SAME_FILES, WRITERS, write
+from tasks.synthetic import WRITERS, write
 from tasks.task import METRICS, Task, classes_of
-from tests.support.entry_files import write_files
+from tests.support.entry_files import write_all
 
 REGISTRY = Registry.load()
 TASKS = list(REGISTRY.tasks.values())
@@ -98,14 +98,7 @@ of_the_paper = pytest.mark.parametrize("name", sorted(EIGHTEEN))
 @pytest.fixture(scope="module")
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("synthetic")
-    known = {*WRITERS, *SAME_FILES}
-    write(folder, sorted({task.dataset.id for task in TASKS} & known), rows=ROWS, seed=1)
-    by_files: dict[tuple[str, ...], list[Task]] = {}
-    for task in TASKS:
-        if task.dataset.id not in known:
-            by_files.setdefault(task.files, []).append(task)
-    for tasks in by_files.values():
-        write_files(folder, tasks, ROWS)
+    write_all(folder, TASKS, ROWS, seed=1)
     return folder
 
 

@@ -15,8 +15,9 @@ from tasks.errors import BadInput
 from tasks.readers import READERS, read
 from tasks.readers.rows import column_names
 from tasks.registry import Registry
-from tasks.synthetic import SAME_FILES, write
+from tasks.synthetic import SAME_FILES, WRITERS, write
 from tasks.task import Task
+from tests.support.entry_files import write_files
 from tests.support.systems.intents import write_entry, write_intents
 from tests.tasks.readers.test_turns import ESCONV, INTERVIEWS
 
@@ -50,6 +51,11 @@ CASES = {
     "table": ("condolence", 0),
     "table in another encoding": ("iempathize", 0),
     "table with rationales": ("epitome_er_ordinal", 0),
+    "table with lists": ("positive_strategy", 0),
+    "rows of one label each": ("reframing_trap", 0),
+    "nested dialogues": ("casino_strategy", 0),
+    "texts by line": ("tweet_emotion", 0),
+    "labels by line": ("tweet_emotion", 1),
 }
 SAME_DATA = {"iempathize_intent": "iempathize", "strategies": "esconv", "codes": "mi"}
 BITS = [bytes([byte]) for byte in b'"\n\r\t,\x00\xff[]{ '] + [b"\xed\xa0\x80", b"nan", b"1e999", b"-1"]
@@ -66,7 +72,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for task, _ in CASES.values():
         dataset = SAME_DATA.get(task) or REGISTRY.task(task).dataset.id
         found[task] = tmp_path_factory.mktemp(task)
-        write(found[task], [SAME_FILES.get(dataset, dataset)], rows=24, seed=5)
+        if dataset in {*WRITERS, *SAME_FILES}:
+            write(found[task], [dataset], rows=24, seed=5)
+        else:
+            write_files(found[task], [REGISTRY.task(task)], 24)
         if task == "iempathize_intent":
             write_intents(found[task], random.Random(5))
     return found

@@ -19,6 +19,7 @@ from tasks.splits import loading
 from tasks.splits.loading import load
 from tasks.synthetic import write
 from tasks.task import Task, Turn
+from tests.support.entry_files import write_all
 from tests.tasks.readers.test_further_readers import CHATS, MI, QACT, SESSIONS, TURNS, written
 
 REGISTRY = Registry.load()
@@ -155,7 +156,7 @@ def test_both_forms_of_esconv_tell_the_same_up_to_the_last_supporter(tmp_path: P
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("every")
-    write(folder, [*{task.dataset.id for task in REGISTRY.tasks.values()}], rows=120, seed=5)
+    write_all(folder, REGISTRY.tasks.values(), 120, seed=5)
     return folder
 
 

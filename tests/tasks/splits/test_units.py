@@ -22,8 +22,8 @@ from tasks.splits.clean import Parts, block_hashes, clean, splits_of, units_of
 from tasks.splits.contamination import Texts
 from tasks.splits.folds import make_folds
 from tasks.splits.loading import load
-from tasks.synthetic import write
 from tasks.task import Dataset, Example, Label, Task
+from tests.support.entry_files import write_all
 
 BINARY = Label("label", "binary", ("no", "yes"))
 TASK = Task("mine", Dataset("mine", "Mine", "mine"), "Mine", ("mine.csv",), "table", BINARY)
@@ -84,7 +84,7 @@ def test_units_are_the_connected_components_of_groups_and_blocks(cells: list[tup
 
 def test_where_groups_lie_within_blocks_every_row_falls_where_its_block_alone_puts_it(tmp_path: Path) -> None:
     tasks = [task for task in Registry.load().tasks.values() if not task.dataset.private]
-    write(tmp_path, sorted({task.dataset.id for task in tasks}), rows=120, seed=3)
+    write_all(tmp_path, tasks, 120, seed=3)
     for task in tasks:
         rows = read(task, tmp_path)
         assert not units_of(task, rows).joined, task.id
