@@ -198,8 +198,8 @@ def _texts(task: Task, file: Path, key: str) -> dict[str, str]:
 def aligned(task: Task, data: Path) -> Iterator[RawRow]:
     """Yield a row per line of every pair of ``files``, the first of texts and the second of their labels.
 
-    Ids are numbers of lines from 0, after the name of the file of texts where there are several. BadRow when the files
-    of a pair differ in length.
+    Ids are numbers of lines from 0 after the names of the file of texts and of its folder, which tells collections of
+    one family apart. BadRow when the files of a pair differ in length.
     """
     files, sets = data_files(task, data), sets_of_files(task)
     if len(files) % 2 or sets[::2] != sets[1::2]:
@@ -214,9 +214,8 @@ def aligned(task: Task, data: Path) -> Iterator[RawRow]:
                 f"{labels_file}:{len(labels)}: {len(labels):,} labels for the {len(texts):,} texts of "
                 f"{texts_file.name}; get the files again"
             )
-        prefix = f"{texts_file.stem}:" if len(files) > 2 else ""
         for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
-            id = f"{prefix}{number}"
+            id = f"{texts_file.parent.name}/{texts_file.stem}:{number}"
             yield RawRow(f"{texts_file}:{number + 1}", id, id, id, (), text, label.strip(), split=split)
 
 

@@ -82,7 +82,9 @@ def test_lines_of_two_files_are_a_text_and_its_label(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     sets = 'split_files = { train = ["a.txt", "b.txt"], test = ["c.txt", "d.txt"] }\n'
     rows = read(task_of(tmp_path, ALIGNED + 'files = ["a.txt", "b.txt", "c.txt", "d.txt"]\n' + sets), tmp_path)
-    assert [(row.id, row.text, row.label, row.split) for row in rows] == [
+    ids = [f"{tmp_path.name}/{line}" for line in ("a:0", "a:1", "c:0")]
+    assert [row.id for row in rows] == ids
+    assert [(row.id.rpartition("/")[2], row.text, row.label, row.split) for row in rows] == [
         ("a:0", "one, two", 1, "train"),
         ("a:1", "three", 0, "train"),
         ("c:0", "four", 1, "test"),
