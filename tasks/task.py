@@ -364,7 +364,7 @@ class Task:
     tags: Annotated[str, OneOf(TAG_STYLES), "how the published study marked turns, for input_format `tags`"] = "none"
     class_weights: Annotated[str, OneOf(CLASS_WEIGHTS), "`balanced` weighs classes by rarity in the loss"] = "none"
     split: Annotated[str, "`clean` (80/10/10), or `cv2` to `cv20`: folds, where every row is a test row"] = "clean"
-    repeats: Annotated[str, OneOf(REPEATS), "what becomes of rows that repeat a later split's"] = "drop"
+    repeats: Annotated[str, OneOf(REPEATS), "equal rows of several splits: `drop`, or cut `together`"] = "drop"
     training: Annotated[Table, "departures from the study's, such as epochs and learning_rate"] = field(
         default_factory=dict
     )
