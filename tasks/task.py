@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
 
 from tasks.errors import BadEntry
+from tasks.fields import Count, Hash, OneOf, Range, Text, hexadecimal, matching
 
 # Names that no task and no imported adapter may have, because they mean something else already.
 #
@@ -54,6 +55,15 @@ def why_taken(name: str) -> str | None:
         return "is what torch.nn.ModuleDict, which keeps adapters by their names, calls a part of its own"
     return None
 
+
+ID_PATTERN = re.compile(r"[a-z0-9_]{1,100}")
+
+
+Id = Annotated[str, matching(ID_PATTERN.pattern, "an id; it may hold only small letters, digits and _, at most 100")]
+Texts = tuple[str, ...]
+Table = Mapping[str, object]
+Address = Annotated[str, matching("https?://.*", "an address that begins with https:// or http://")]
+Salt = Annotated[int, Range(0, 2**32 - 1)]
 
 # The closed vocabularies of an entry.
 
@@ -131,27 +141,23 @@ class Label:
     """The answer that a task asks for: its column, kind, classes in order of their index, and range.
 
     A label without ``classes`` that is not continuous has the distinct values of its column as classes, once the file
-    is read. Classes of an ordinal label are in their order. A multilabel label is one column of class names between
-    ``separator``, or ``columns`` of 0 and 1, one per class; ``column`` names them all in messages. For other kinds
-    ``columns`` are those of several annotators, and ``combine`` says how their labels become one. ``decimal`` is the
-    decimal mark.
+    is read. A multilabel label is one column of class names between ``separator``, or ``columns`` of 0 and 1, one per
+    class; ``column`` names them all in messages. For other kinds ``columns`` are those of several annotators.
     """
 
     column: str
-    kind: str
-    classes: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
-    separator: str = ""
+    kind: Annotated[str, OneOf(KINDS), "`ordinal` has classes with an order; a `multilabel` row has several"]
+    classes: Annotated[Texts, "labels in the order of their index, ordered ones lowest first; default: the file's"] = ()
+    names: Annotated[tuple[Text, ...], "how tables call the classes, in the same order"] = ()
+    minimum: Annotated[float | None, "lowest value of a continuous label; lower ones are an error"] = None
+    maximum: Annotated[float | None, "highest value of a continuous label"] = None
+    separator: Annotated[str, "between the names of a cell with several, `[]` of a list"] = ""
     columns: tuple[str, ...] = ()
-    combine: str = ""
-    decimal: str = ""
+    combine: Annotated[str, "of annotators: `mean` or `majority`; of rows with one of several labels: `union`"] = ""
+    decimal: Annotated[str, "the decimal mark of numbers: `,` or `.` (default)"] = ""
 
     def __post_init__(self) -> None:
         """Check that kind, classes and range fit each other; raise BadEntry if not."""
-        if self.kind not in KINDS:
-            raise BadEntry(f"label kind {self.kind!r} is not one of {', '.join(KINDS)}")
         self._check_annotators()
         if self.kind == "multilabel" and bool(self.separator) == bool(self.columns):
             raise BadEntry(
@@ -210,18 +216,14 @@ TEXT_OF_ROW = "{text}"  # where a question has the text that is judged
 class Instruction:
     """How a model that follows instructions is asked for a label, and the answers that it chooses from.
 
-    ``question`` holds ``{text}`` once, where the text that is judged stands in it. ``options`` are the answers, one per
-    class in their order; answers are compared with their end, so that one may be the beginning of another. ``domain``
-    says whose words the turns are, and ``definition`` what the label means, empty where the question says it all. With
-    ``new_tokens`` a model that is trained answers by a new token per class, whose meaning it learns, and not by the
-    words of its option.
+    Answers are compared with their end, so that one may be the beginning of another.
     """
 
-    question: str
-    options: tuple[str, ...]
-    domain: str = ""
-    definition: str = ""
-    new_tokens: bool = False
+    question: Annotated[Text, "what is asked about the text, which stands where `{text}` is written"]
+    options: Annotated[tuple[Text, ...], "the answers, one for every class in their order"]
+    domain: Annotated[Text, "whose words the turns are, as in `a chat of a seeker and a supporter`"] = ""
+    definition: Annotated[Text, "what the label means, where the question does not say it all"] = ""
+    new_tokens: Annotated[bool, "true: a trained system answers by new tokens, not the words of options"] = False
 
     def __post_init__(self) -> None:
         """Check question and options; raise BadEntry naming what is wrong."""
@@ -246,33 +248,20 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Download:
-    """One file that may be fetched: from ``url`` to ``path`` below the data folder.
+    """One file that may be fetched; ``sha256`` and ``bytes`` are empty and 0 where they are not known."""
 
-    ``sha256`` (hex) and ``bytes`` are those of what is downloaded; empty and 0 where they are not known. Where only the
-    git commit is known, ``git_blob`` (hex) is the id that git gives the content. Where the download is an archive,
-    ``archive_member`` names the file in it that is kept.
-    """
-
-    url: str
-    path: str
-    sha256: str = ""
-    bytes: int = 0
-    git_blob: str = ""
-    archive_member: str = ""
+    url: Annotated[Address, "https address, pinned to a commit or version"]
+    path: Annotated[str, "where it goes below the data folder; one of `files`"]
+    sha256: Annotated[str, hexadecimal(64), "of the download; without it, `git_blob` counts, or nothing"] = ""
+    bytes: Annotated[Count, "size of the download; more is refused"] = 0
+    git_blob: Annotated[str, hexadecimal(40), "id that git gives the content; where that alone is known"] = ""
+    archive_member: Annotated[str, "for a zip or tar archive: the one file in it to keep"] = ""
 
     def __post_init__(self) -> None:
-        """Check address, path, hash and size; raise BadEntry naming the value."""
+        """Check the path; raise BadEntry naming the value."""
         path = PurePosixPath(self.path)
-        if not self.url.startswith(("https://", "http://")):
-            raise BadEntry(f"download url {self.url!r} does not start with https:// or http://")
         if not self.path or path.is_absolute() or ".." in path.parts or "\\" in self.path:
             raise BadEntry(f"download path {self.path!r} must be relative and stay below the data folder")
-        if self.sha256 and not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise BadEntry(f"download sha256 {self.sha256!r} is not 64 hexadecimal digits")
-        if self.git_blob and not re.fullmatch("[0-9a-f]{40}", self.git_blob):
-            raise BadEntry(f"download git_blob {self.git_blob!r} is not 40 hexadecimal digits")
-        if self.bytes < 0:
-            raise BadEntry(f"download bytes {self.bytes} is negative")
 
 
 FORBIDS = {  # words of a licence, in small letters, that keep its data where they are
@@ -284,27 +273,23 @@ FORBIDS = {  # words of a licence, in small letters, that keep its data where th
 
 @dataclass(frozen=True)
 class Dataset:
-    """Where rows come from, and what may be done with them.
-
-    ``downloads`` may be fetched without asking anybody; ``published`` describes the published split, if there is one.
-    ``checksums`` holds the sha256 (hex) of files that must be requested, by their path below the data folder.
-    """
+    """Where rows come from, and what may be done with them."""
 
     id: str
     title: str
-    family: str
-    version: str = "1"
-    data_source: str = ""
-    language: str = "en"
-    setting: str = ""
-    licence: str = ""
-    citation: str = ""
-    url: str = ""
-    access: str = ""
-    private: bool = False
-    downloads: tuple[Download, ...] = ()
-    published: Mapping[str, object] = field(default_factory=dict)
-    checksums: Mapping[str, object] = field(default_factory=dict)
+    family: Annotated[Text, "tasks of one family share texts or people and are split alike; default: the dataset"]
+    version: Annotated[Text, "raise it when rows or labels change; stands in every table"] = "1"
+    data_source: Annotated[Text, "where the texts come from (reddit, twitter, crowdsourced, ...)"] = ""
+    language: Annotated[Text, "language code. Backbone and tasks of other languages get a warning"] = "en"
+    setting: Annotated[Text, "conversation, social_media or essay"] = ""
+    licence: Annotated[Text, "SPDX id, or what is known"] = ""
+    citation: Annotated[Text, "BibTeX"] = ""
+    url: Annotated[Text, "where it is presented"] = ""
+    access: Annotated[Text, "how to get the files; shown when they are missing"] = ""
+    private: Annotated[bool, "true: ids are stored as hashes, and nothing is exported unless asked"] = False
+    downloads: Annotated[tuple[Download, ...], "list of tables for `data fetch`; see below"] = ()
+    published: Annotated[Table, "what is known of a published split"] = field(default_factory=dict)
+    checksums: Annotated[Mapping[str, Hash], "sha256 of files that one asks for"] = field(default_factory=dict)
 
     def why_kept(self) -> str:
         """Why texts may not be passed on, as far as the entry says; empty where it forbids nothing."""
@@ -313,59 +298,92 @@ class Dataset:
         licence = self.licence.lower()
         return next((f"{why} (licence: {self.licence})" for words, why in FORBIDS.items() if words in licence), "")
 
-    def __post_init__(self) -> None:
-        """Refuse a checksum that is none; raise BadEntry naming the file."""
-        for path, value in self.checksums.items():
-            if not (isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)):
-                raise BadEntry(f"checksum of {path!r} is not a sha256 of 64 hexadecimal digits: {value!r}")
+
+class Columns(TypedDict, total=False):
+    """What a reader needs to know: of texts, conversations, labels and splits."""
+
+    text: Annotated[str, "column of the text that is judged; here as elsewhere `post.body` reaches into nested JSON"]
+    context: Annotated[str, "column of what was said before"]
+    fallback_files: Annotated[Texts, "smaller files that are read while `files` are not all there; a warning says so"]
+    encoding: Annotated[str, "Python's name of the encoding; default: utf-8, with or without byte order mark"]
+    delimiter: Annotated[str, "character between cells; default: comma for .csv, tab for .tsv"]
+    escape: Annotated[str, 'character that takes the next one as it is, as in `\\"`; default: none, quotes are doubled']
+    skip_empty: Annotated[bool, "true leaves rows without a text out; otherwise they are an error"]
+    unique_by: Annotated[Texts, "columns; of rows that are equal in all of them the first is kept"]
+    rationale: Annotated[str, "column of the spans of the text that support the label, between |"]
+    turn: Annotated[str, "column of a turn's number in its dialogue (`group`); default: the order of the file"]
+    speaker: Annotated[str, "column of who says a turn; default: two people take turns"]
+    roles: Annotated[Table, "from speakers' names to `speaker` or `listener`; default: `speaker` is the first to speak"]
+    only: Annotated[Texts, "speakers whose turns are rows; the others' stand in the context alone"]
+    dialogues: Annotated[str, "of nested JSON: where its dialogues are, a list or an object; default: the file itself"]
+    turns: Annotated[str, "of nested JSON: where a dialogue's turns are; `.` where a dialogue is their list"]
+    annotations: Annotated[str, "list in a dialogue with the labels of its turns, in order, each with the turn's text"]
+    annotation_text: Annotated[str, "where an annotation has the text; default: as `text`"]
+    relabel: Annotated[Table, "from labels of the file to classes"]
+    relabel_rest: Annotated[str, "class of all labels that `relabel` does not list"]
+    drop_labels: Annotated[Texts, "labels whose rows are left out"]
+    annotators: Annotated[
+        Texts, "columns of every annotator's answer, beside `label`; the leaderboard then ranks one, too"
+    ]
+    annotator: Annotated[str, "column of who gave a row's label; rows of one `row_id`, or of equal texts, become one"]
+    label_sources: Annotated[Texts, "which annotators' labels count, for readers that know several"]
+    group: Annotated[str, "column of what no split divides (dialogue, post) and tests resample whole; default: a row"]
+    block: Annotated[str, "column of more that no split divides (the article of dialogues); default: the group"]
+    row_id: Annotated[str, "column of a unique id; default: the number of the row"]
+    split_column: Annotated[str, "column that names published sets: train, validation or dev, test"]
+    split_files: Annotated[Table, 'from published sets to their files, as in { train = "a.csv", test = "b.csv" }']
 
 
 @dataclass(frozen=True)
 class Task:
     """One prediction problem on one dataset: an entry of the registry.
 
-    ``reader`` names how raw files become rows and ``columns`` what that reader needs to know (text, context,
-    group and id columns, ...). ``training`` holds departures from the default training settings.
-    ``history`` is how many earlier turns are read: none, the previous one, all, or a number of last ones; ``later``
-    how many of those that follow the text, which are in keys only where there are any.
-    ``truncation`` is what remains of a text that is longer than the backbone takes. ``split`` is ``clean`` or ``cvK``:
-    K folds, each tested by a training on the others. ``repeats`` is what happens to rows that repeat a later split's
-    context and text: ``drop``, or ``together`` for splits that never separate equal texts.
-    ``split_salt`` fixes the clean split of the whole family; with None it is searched for (tasks.splits.clean).
-    ``instruction`` is how a model is asked for the label, if anybody wrote one; only systems that read it have it in
-    their keys. ``entry_file`` is the file of the entry; it takes no part in any key.
+    ``columns`` is what its reader needs to know. ``split_salt`` is None where the clean split is searched for
+    (tasks.splits.clean). Only systems that read an ``instruction`` have it in their keys, and ``later`` is in keys only
+    where it is not 0; ``entry_file``, the file of the entry, is in none.
     """
 
-    id: str
+    id: Annotated[
+        Id, "the task's name everywhere, never used again for another; no name that torch needs (`train`, ...)"
+    ]
     dataset: Dataset
-    title: str
-    files: tuple[str, ...]
-    reader: str
+    title: Annotated[Text, "how tables and figures call the task; default: the id"]
+    files: Annotated[
+        Texts, "csv, tsv, json, jsonl, parquet or arrow, maybe packed, below the data folder or beside the entry"
+    ]
+    reader: Annotated[str, "how files become rows: `table` (default), `turns`, `aligned`, `numbered`, ..."]
     label: Label
     columns: Mapping[str, object] = field(default_factory=dict)
-    description: str = ""
-    theme: str = ""
-    metric: str = ""
-    role: str = "both"
-    history: str | int = "all"
-    later: int = 0
-    truncation: str = "head"
-    tags: str = "none"
-    class_weights: str = "none"
-    split: str = "clean"
-    repeats: str = "drop"
-    training: Mapping[str, object] = field(default_factory=dict)
-    split_salt: int | None = None
-    instruction: Instruction | None = None
+    description: Annotated[Text, "one sentence: what is judged, and by whom"] = ""
+    theme: Annotated[Text, "`direct`, `abstract`, `adjacent` or `unrelated`: how near the label is to empathy"] = ""
+    metric: Annotated[str, "follows from the kind; only its own may be named"] = ""
+    role: Annotated[str, OneOf(ROLES), "in a transfer; a `control` is an intermediate without empathy"] = "both"
+    history: Annotated[int | str, "how many earlier turns are read: `none`, `previous`, `all` or a number"] = "all"
+    later: Annotated[Count, "how many of the turns that follow the text are read, of a reader that has them"] = 0
+    truncation: Annotated[str, OneOf(TRUNCATIONS), "what remains of too long a text; `windows` keep all"] = "head"
+    tags: Annotated[str, OneOf(TAG_STYLES), "how the published study marked turns, for input_format `tags`"] = "none"
+    class_weights: Annotated[str, OneOf(CLASS_WEIGHTS), "`balanced` weighs classes by rarity in the loss"] = "none"
+    split: Annotated[str, "`clean` (80/10/10), or `cv2` to `cv20`: folds, where every row is a test row"] = "clean"
+    repeats: Annotated[str, OneOf(REPEATS), "equal rows of several splits: `drop`, or cut `together`"] = "drop"
+    training: Annotated[Table, "departures from the study's, such as epochs and learning_rate"] = field(
+        default_factory=dict
+    )
+    split_salt: Annotated[
+        Salt | None, "fixes the split of the family; default: found from the rows, 0 for several tasks"
+    ] = None
+    instruction: Annotated[Instruction | None, "how a model that follows instructions is asked; see below"] = None
     entry_file: str = ""
 
     def __post_init__(self) -> None:
-        """Check the closed vocabularies; raise BadEntry naming the field and what is allowed."""
+        """Check which fields go together; raise BadEntry naming the field and what is allowed."""
         object.__setattr__(self, "metric", self.metric or METRICS[self.label.kind])
         required = METRICS[self.label.kind]
         if self.metric != required:
             raise BadEntry(f"metric {self.metric!r} does not suit the label kind {self.label.kind}; use {required!r}")
-        self._check_vocabularies()
+        if not (self.history in HISTORIES if isinstance(self.history, str) else self.history >= 1):
+            raise BadEntry(
+                f"history {self.history!r} is not one of {', '.join(HISTORIES)}, nor a number of turns from 1"
+            )
         if self.class_weights != "none" and self.label.kind == "continuous":
             raise BadEntry("class_weights do not suit a continuous label, which has no classes; remove them")
         odd = [name for name in ("relabel", "relabel_rest", "drop_labels") if name in self.columns]
@@ -380,8 +398,6 @@ class Task:
         self._check_instruction()
         if self.split != "clean" and not 2 <= self.folds <= MOST_FOLDS:
             raise BadEntry(f'split {self.split!r} is neither "clean" nor "cv2" to "cv{MOST_FOLDS}"')
-        if self.split_salt is not None and not 0 <= self.split_salt < 2**32:
-            raise BadEntry(f"split_salt {self.split_salt} is not between 0 and 4294967295")
 
     def _check_reader(self) -> None:
         fields = [name for name in ("split_files", "split_column") if name in self.columns]
@@ -426,19 +442,6 @@ class Task:
                 f"instruction.options has {len(options)} options ({', '.join(options)}) for {len(classes)} classes "
                 f"({', '.join(classes)}); name one for every class, in their order"
             )
-
-    def _check_vocabularies(self) -> None:
-        closed = {"truncation": TRUNCATIONS, "tags": TAG_STYLES, "role": ROLES, "class_weights": CLASS_WEIGHTS}
-        closed["repeats"] = REPEATS
-        if isinstance(self.history, str):
-            closed["history"] = HISTORIES
-        for name, allowed in closed.items():
-            if getattr(self, name) not in allowed:
-                raise BadEntry(f"{name} {getattr(self, name)!r} is not one of {', '.join(allowed)}")
-        if isinstance(self.history, int) and self.history < 1:
-            raise BadEntry(f'history {self.history} is not a number of turns from 1; for no turn write "none"')
-        if self.later < 0:
-            raise BadEntry(f"later {self.later} is not a number of turns; for none leave it out")
 
     @property
     def folds(self) -> int:

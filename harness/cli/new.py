@@ -28,8 +28,8 @@ from tasks.proposal import (
     task_id,
 )
 from tasks.readers.rows import refuse_folder
-from tasks.registry import ID_PATTERN, Registry, tasks_of
-from tasks.task import KINDS, why_taken
+from tasks.registry import Registry, tasks_of
+from tasks.task import ID_PATTERN, KINDS, why_taken
 
 if TYPE_CHECKING:
     from tasks.splits.contamination import Texts

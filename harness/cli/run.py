@@ -67,7 +67,8 @@ def show_scripts(options: argparse.Namespace) -> int:
     """Print what would be handed to sbatch, and submit nothing; BadInput for an engine that has no scripts."""
     from harness.engines.cluster import check_package
     from harness.run.grid import GridReport, steps_of
-    from harness.study.config import Slurm, options_of
+    from harness.study.config import Slurm
+    from tasks.fields import record_of
 
     if options.engine != "slurm":
         raise BadInput(
@@ -81,7 +82,7 @@ def show_scripts(options: argparse.Namespace) -> int:
     study.on(options.device, options.engine)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     steps = steps_of(plan, study.store, GridReport())
-    wanted = options_of(Slurm, study.config.slurm, study.config.name)
+    wanted = record_of(Slurm, study.config.slurm)
     texts = list(scripts(wanted, study.launch(options.device, options.threads), steps))
     if options.json:
         print_json({"scripts": texts})

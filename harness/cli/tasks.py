@@ -15,10 +15,11 @@ from adapters_store import Store
 from harness.cli.options import Leaves, leaf_of, out_option, registry_option, splits_option
 from harness.cli.terminal import Steps, print_json, print_rows
 from tasks.errors import BadInput, MissingData
+from tasks.fields import field_page, field_rows
 from tasks.ratings import rating_files, ratings
 from tasks.readers.published import wassa_people
 from tasks.readers.rows import data_path, uses_fallback
-from tasks.registry import Registry, field_reference, field_rows
+from tasks.registry import REFERENCE, Registry
 from tasks.task import Task, classes_of
 
 if TYPE_CHECKING:
@@ -102,9 +103,9 @@ def show_task(options: argparse.Namespace) -> int:
 def show_fields(options: argparse.Namespace) -> int:
     """Print the reference of the fields of an entry, as in the documentation."""
     if options.json:
-        print_json(field_rows())
+        print_json(field_rows(REFERENCE))
     else:
-        print(field_reference(), end="")
+        print(field_page(REFERENCE), end="")
     return 0
 
 

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.study.config import Ray, Slurm, options_of
 from tasks.errors import BadInput
+from tasks.fields import record_of
 
 if TYPE_CHECKING:  # the parser of the command line imports this module, and must start quickly
     from harness.run.grid import Engine
@@ -25,15 +25,17 @@ def cluster_engine(name: str, study: StudyConfig, store: Path) -> Engine:
     if name not in NEEDS:
         raise BadInput(f"engine {name!r} is not one of {', '.join(ENGINES)}")
     check_package(name)
+    from harness.study.config import Ray, Slurm
+
     if name == "slurm":
         from harness.engines.slurm_engine import SlurmEngine
         from harness.engines.slurm_scripts import check_paths
 
         check_paths(store)
-        return SlurmEngine(options_of(Slurm, study.slurm, study.name))
+        return SlurmEngine(record_of(Slurm, study.slurm))
     from harness.engines.ray_engine import RayEngine
 
-    return RayEngine(options_of(Ray, study.ray, study.name))
+    return RayEngine(record_of(Ray, study.ray))
 
 
 def check_package(name: str) -> None:

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from adapters_store import Store, StoreError, disk
+from tasks.fields import Hash, misfits, record_of
 
 PROGRESS, FAILURE = "progress.json", "failure.json"
 Note = TypeVar("Note", "Progress", "Failure")
@@ -35,7 +36,7 @@ class Progress:
 
     state: str
     study: str
-    keys: tuple[str, ...]
+    keys: tuple[Hash, ...]
     label: str
     engine: str
     epoch: int = 0
@@ -63,7 +64,7 @@ class Progress:
 class Failure:
     """Why a cell failed: one line, where in the code, when (seconds since 1970), and by which job and log file."""
 
-    key: str
+    key: Hash
     study: str
     label: str
     reason: str
@@ -173,19 +174,7 @@ def _notes(store: Store, name: str, kind: type[Note]) -> Iterator[tuple[str, Not
 def _read(path: Path, kind: type[Note]) -> Note | None:
     """The note in a file; None where there is none, or not one of these."""
     try:
-        values: dict[str, Any] = json.loads(disk.content(path))
-        if "keys" in values:
-            values["keys"] = tuple(values["keys"])
-        note = kind(**values)
-    except (OSError, ValueError, TypeError, RecursionError):
+        values = json.loads(disk.content(path))
+        return None if any(misfits(values, kind, path.stem)) else record_of(kind, values)
+    except (OSError, ValueError, RecursionError):
         return None
-    return note if _is_sound(note) else None
-
-
-def _is_sound(note: Progress | Failure) -> bool:
-    """Whether every field has its type, so that no reader trips over a damaged note."""
-    kinds: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
-    fields = dataclasses.fields(note)
-    fits = all(isinstance(getattr(note, field.name), kinds.get(str(field.type), (object,))) for field in fields)
-    keys = note.keys if isinstance(note, Progress) else (note.key,)
-    return fits and all(isinstance(key, str) and len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)

@@ -6,14 +6,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from adapters_store import Store, disk
 from adapters_store.listing import SEARCHES
 from adapters_store.record import read_signed, sign
 from harness.study.config import StudyConfig
 from harness.study.file import check, override_fields
+from harness.study.methods import METHODS
 from tasks.errors import BadInput
+from tasks.fields import OneOf, misfits, record_of
 
 RESULT = "result.json"
 SCHEMA = 1
@@ -31,11 +33,11 @@ class Trial:
     """
 
     number: int
-    state: str
+    state: Annotated[str, OneOf(("complete", "dropped", "failed"))]
     learning_rate: float
     batch_size: int
     epochs: int
-    method: str
+    method: Annotated[str, OneOf(METHODS)]
     validation: float | None = None
     best_epoch: int | None = None
     reason: str = ""
@@ -117,8 +119,10 @@ def _read(path: Path) -> SearchResult:
         if raw.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         raw.pop("best")
-        return SearchResult(**{**raw, "trials": tuple(Trial(**fields) for fields in raw["trials"])})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        if misfit := next(misfits(raw, SearchResult, "search"), ""):
+            raise ValueError(misfit)
+        return record_of(SearchResult, raw)
+    except (OSError, ValueError, KeyError) as problem:
         raise NoSearch(
             f"{path}: not the result of a search ({type(problem).__name__}); run the same search again to write it anew"
         ) from None

@@ -22,7 +22,6 @@ from harness.sharing.incoming import (
     Incoming,
     Part,
     Source,
-    excerpt,
     head_in,
     read_incoming,
     settings_in,
@@ -33,6 +32,7 @@ from harness.study.methods import METHODS, check_width
 from harness.systems.system import ADAPTER_PACKAGES
 from harness.training.model import POOL, load_backbone, save_adapter
 from harness.training.tensors import CPU
+from tasks.fields import excerpt
 from tasks.registry import Registry
 
 USUAL_BACKBONE = "roberta-base"

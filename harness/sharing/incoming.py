@@ -26,6 +26,7 @@ from torch import Tensor
 
 from harness.study.methods import METHODS
 from tasks.errors import BadInput
+from tasks.fields import Line, excerpt, misfits
 from tasks.plain_text import is_folder, is_inside
 
 ADAPTER = ("adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin")
@@ -34,7 +35,6 @@ FILES = (*ADAPTER, *HEAD)
 LARGEST_BYTES = 512 * 2**20  # of weights: 24 layers of width 1024 with a reduction factor of 2 have 100 MB
 LARGEST_JSON = 2**20
 LONGEST_NAME = 200
-LONGEST_EXCERPT = 120
 REPOSITORY = re.compile(r"([\w.-]+/[\w.-]+)(?:/(.+))?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -101,12 +101,6 @@ class BadAdapter(BadInput):
     """A folder holds no adapter that can be used; the message starts with the file."""
 
 
-def excerpt(value: object) -> str:
-    """The repr of a value from a configuration, cut to LONGEST_EXCERPT characters."""
-    text = repr(value)
-    return text if len(text) <= LONGEST_EXCERPT else f"{text[:LONGEST_EXCERPT]}..."
-
-
 @dataclass(frozen=True)
 class Part:
     """A configuration, and the float32 tensors beside it by the names that they have in the folder.
@@ -126,24 +120,21 @@ class Part:
             raise BadAdapter(f"{self.where}: name {excerpt(name)} is empty, too long, or a path that leads elsewhere")
         return name
 
+    def read(self, name: str, kind: Any, default: object = None) -> Any:  # noqa: ANN401 - a type, and a value of it
+        """A field of the configuration; BadAdapter if it is not of its kind, or not there and without a ``default``."""
+        value = default if self.config.get(name) is None else self.config[name]
+        for misfit in misfits(value, kind, name, is_open=True):
+            raise BadAdapter(f"{self.where}: {misfit}; is this a folder of the adapters library?")
+        return value
+
     def text(self, name: str, default: str | None = None) -> str:
-        """A field that is a text; BadAdapter if it is not, or not there and without a ``default``."""
-        text = default if self.config.get(name) is None else self.config[name]
-        if not isinstance(text, str) or not text.isprintable():
-            raise BadAdapter(
-                f"{self.where}: {name} {excerpt(text)} is not a text; is this a folder of the adapters library?"
-            )
-        return text
+        """A field that is a text in one line, as ``read`` gives it."""
+        return str(self.read(name, Line, default))
 
     @property
     def width(self) -> int:
         """Width of a token's vector, as the configuration says."""
-        width = self.config.get("hidden_size")
-        if type(width) is not int:
-            raise BadAdapter(
-                f"{self.where}: hidden_size {excerpt(width)} is not a whole number; save the adapter again"
-            )
-        return width
+        return int(self.read("hidden_size", int))
 
 
 @dataclass(frozen=True)
@@ -315,9 +306,7 @@ def settings_in(part: Part) -> dict[str, int | float | str]:
     # the fields of a configuration by their names of today, without those of fusion
     from adapters.utils import ACTIVATION_RENAME
 
-    config = part.config.get("config")
-    if not isinstance(config, Mapping):
-        raise BadAdapter(f"{part.where}: config {excerpt(config)} is not a table of settings; save the adapter again")
+    config = part.read("config", Mapping[str, Any])
     fields: dict[str, Any] = {
         NEW_NAMES.get(str(name), str(name)): value for name, value in config.items() if name not in OF_FUSION
     }
@@ -396,18 +385,18 @@ def head_in(part: Part, name: str) -> Head:
     """
     from adapters.head_utils import STATIC_TO_FLEX_HEAD_MAP, get_head_config_and_rename_list
 
-    model_class, config = part.text("model_class"), part.config.get("config")
+    model_class = part.text("model_class")
     if model_class in STATIC_TO_FLEX_HEAD_MAP:  # the head of a transformers class, not of the library's own
         numbers, outputs = part.config.get("label2id"), part.config.get("num_labels")
         labels = numbers if isinstance(numbers, Mapping) else {}
         config, rename = get_head_config_and_rename_list(model_class, name, labels, num_labels=outputs or len(labels))
-    elif isinstance(config, Mapping):
+    else:
+        config = part.read("config", Mapping[str, Any])
         old = f"heads.{part.name}."
 
         def rename(tensor: str) -> str:
             return f"heads.{name}.{tensor.removeprefix(old)}" if tensor.startswith(old) else tensor
-    else:
-        raise BadAdapter(f"{part.where}: config {excerpt(config)} is not a table of settings; save the head again")
+
     _check_shape(part, config)
     return Head(*_label(part, config), rename)
 

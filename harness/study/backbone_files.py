@@ -19,27 +19,41 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from tasks.errors import BadInput
+from tasks.fields import Field, Number, OneOf, Positive, Range, check_table, fields_of
 
-SHARED = {  # the library's defaults of what the encoders of all kinds have in common
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "classifier_dropout": None,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "layer_norm_eps": 1e-12,
-}
+ACTIVATIONS = (
+    "gelu gelu_10 gelu_fast gelu_new gelu_python gelu_pytorch_tanh gelu_python_tanh gelu_accurate laplace leaky_relu "
+    "linear mish quick_gelu relu relu2 relu6 sigmoid silu swish tanh prelu xielu".split()
+)
+Probability = Annotated[float, Range(0, 1)]
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """What the configs of encoders of all kinds have in common, with the library's defaults."""
+
+    hidden_size: Number = 768
+    num_hidden_layers: Number = 12
+    num_attention_heads: Number = 12
+    intermediate_size: Number = 3072
+    hidden_act: Annotated[str, OneOf(ACTIVATIONS)] = "gelu"
+    hidden_dropout_prob: Probability = 0.1
+    attention_probs_dropout_prob: Probability = 0.1
+    classifier_dropout: Probability | None = None
+    max_position_embeddings: Number = 512
+    type_vocab_size: Number = 2
+    layer_norm_eps: Positive = 1e-12
+
+
+SHARED = asdict(EncoderConfig())
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "roberta": {**SHARED, "vocab_size": 50265, "pad_token_id": 1},
     "xlm-roberta": {**SHARED, "vocab_size": 30522, "pad_token_id": 1},
@@ -258,17 +272,7 @@ PREFIXES = {  # as the library has them
     "bert": "bert",
     "mpnet": "mpnet",
 }
-SIZES = {  # fields of a config, with the library's defaults
-    name: SHARED[name]
-    for name in (
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-        "max_position_embeddings",
-        "type_vocab_size",
-    )
-}
+SIZES = {name: default for name, default in SHARED.items() if isinstance(default, int)}
 VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items()} | {
     "deberta": 50265,
     "deberta-v2": 128100,
@@ -291,11 +295,6 @@ VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items(
     "smollm3": 128256,
 }
 BUCKETS = 32  # MPNet's distances between tokens
-ACTIVATIONS = frozenset(
-    "gelu gelu_10 gelu_fast gelu_new gelu_python gelu_pytorch_tanh gelu_python_tanh gelu_accurate laplace leaky_relu "
-    "linear mish quick_gelu relu relu2 relu6 sigmoid silu swish tanh prelu xielu".split()
-)
-SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")  # numbers of positions, which old files hold
 ADAPTERS = "adapter_config.json"
 WEIGHTS = "model.safetensors"
@@ -316,22 +315,15 @@ def check_folder(folder: Path, model_type: str, config: Mapping[str, Any], *, is
     It is read once, for the finite numbers, or not at all; everything else is in its header.
     """
     file = folder / "config.json"
+    fields = {**fields_of(EncoderConfig), "vocab_size": Field(Number)}
+    check_table({name: config[name] for name in fields if name in config}, fields, BadWeights, str(file))
     sizes = {name: config.get(name, default) for name, default in SIZES.items()}
     sizes["vocab_size"] = config.get("vocab_size", VOCABULARY[model_type])
-    for name, value in sizes.items():
-        if type(value) is not int or value < 1:
-            raise BadWeights(f"{file}: {name} {value!r} is not a whole number from 1; correct it")
     if sizes["hidden_size"] % sizes["num_attention_heads"]:
         raise BadWeights(
             f"{file}: hidden_size {sizes['hidden_size']} cannot be divided among num_attention_heads "
             f"{sizes['num_attention_heads']}; take the config that belongs to the weights"
         )
-    function = config.get("hidden_act", "gelu")
-    if not (isinstance(function, str) and function in ACTIVATIONS):
-        raise BadWeights(f"{file}: hidden_act {function!r} is no activation that the library knows; correct it")
-    for name in SHARES:
-        if type(share := config.get(name, 0.1)) not in (int, float) or not 0 <= share <= 1:
-            raise BadWeights(f"{file}: {name} {share!r} is not a probability; correct it")
     pad = padding(model_type, config)
     room = sizes["vocab_size"] if model_type == "bert" else min(sizes["vocab_size"], sizes["max_position_embeddings"])
     if not (type(pad) is int and 0 <= pad < room) and not (pad is None and model_type == "bert"):

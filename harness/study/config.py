@@ -1,120 +1,97 @@
 """A study: tasks, backbone, adapter, seeds, settings and caps, which name every cell; harness.study.file reads it.
 
-What a study asks of a scheduler, in the tables ``[slurm]`` and ``[ray]`` of its file, is here, too.
+Every field of a study file is declared here, with what it may hold and means (tasks.fields); which of them go together
+is for harness.study.file. What a study asks of a scheduler, in its tables ``[slurm]`` and ``[ray]``, is here, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any
 
 from adapters_store import key_of
+from adapters_store.roles import REFERENCES, ROLES
+from harness.study.methods import Adapter
 from tasks.errors import BadStudy
-from tasks.plain_text import nearest
-from tasks.task import Task
+from tasks.fields import (
+    Count,
+    Line,
+    Number,
+    OneOf,
+    Positive,
+    Range,
+    Text,
+    check_table,
+    distinct,
+    excerpt,
+    fields_of,
+    matching,
+    misfits,
+)
+from tasks.splits.folds import Protocol
+from tasks.splits.loading import KINDS
+from tasks.task import Id, Task
+
+Seeds = Annotated[tuple[Count, ...], distinct]
+
+
+def _are_options(table: Mapping[str, Any]) -> str:
+    fits = (isinstance(value, str | int | float) and f"{name}{value}".isprintable() for name, value in table.items())
+    return "" if all(fits) else f"{excerpt(table)} is not a table of options in one line each"
 
 
 @dataclass(frozen=True)
 class Slurm:
-    """How jobs are submitted, in sbatch's words; empty or None is the site's own default.
+    """How jobs are submitted, in sbatch's words; empty or None is the site's own default."""
 
-    ``time`` and ``signal_delay`` are minutes and seconds; ``throttle`` is how many jobs may run at once, ``tries`` how
-    often a job that died without a word is submitted. ``extra`` holds further sbatch options by their long names,
-    ``setup`` lines of shell before each job.
-    """
-
-    partition: str = ""
-    account: str = ""
-    time: int = 240
-    gres: str = ""
-    cpus_per_task: int = 1
-    mem: str = ""
-    throttle: int | None = None
-    signal_delay: int = 90
-    tries: int = 2
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    setup: tuple[str, ...] = ()
+    partition: Annotated[Line, "where jobs run"] = ""
+    account: Annotated[Line, "who pays"] = ""
+    time: Annotated[Number, "minutes that a job may take"] = 240
+    gres: Annotated[Line, "what else a job needs, such as a GPU"] = ""
+    cpus_per_task: Annotated[Number, "processors of a job"] = 1
+    mem: Annotated[Line, "memory of a job"] = ""
+    throttle: Annotated[Number | None, "how many jobs may run at once"] = None
+    signal_delay: Annotated[Number, "seconds before the end in which a job saves what it has"] = 90
+    tries: Annotated[Number, "how often a job that died without a word is submitted"] = 2
+    extra: Annotated[Mapping[str, Any], _are_options, "further options by their long names"] = field(
+        default_factory=dict
+    )
+    setup: Annotated[tuple[Line, ...], "lines of shell before each job"] = ()
 
 
 @dataclass(frozen=True)
 class Ray:
-    """Which cluster runs jobs (``address``; empty starts one on this machine) and what each of them takes.
+    """Which cluster runs jobs and what each of them takes."""
 
-    ``gpus`` may be a share of one; ``tries`` is how often a job is begun whose process or machine dies.
-    """
-
-    address: str = ""
-    cpus: float = 1
-    gpus: float = 0
-    tries: int = 4
-
-
-Options = TypeVar("Options", Slurm, Ray)
-
-
-def options_of(kind: type[Options], values: Mapping[str, Any], where: str) -> Options:
-    """The options in a study's table; BadStudy, naming ``where``, for a value that is none."""
-    table, types = kind.__name__.lower(), get_type_hints(kind)
-    for name, value in values.items():
-        if not _fits(value, types[name]):
-            raise BadStudy(f"{where}: {table}.{name} {value!r} is not {WANTED[types[name]]}")
-    options: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-    }
-    return kind(**options)
-
-
-WANTED: Mapping[object, str] = {  # what a value must be, by the type of its field
-    str: "a text in one line",
-    int: "a whole number from 1",
-    int | None: "a whole number from 1",
-    float: "a number from 0",
-    Mapping[str, Any]: "a table of options",
-    tuple[str, ...]: "a list of lines",
-}
-
-
-def _fits(value: object, field_type: object) -> bool:
-    """Whether a field of this type can hold the value; those of tables and lists are tested too."""
-    if field_type is str:
-        return _is_line(value)
-    if field_type in (int, int | None):
-        return type(value) is int and value >= 1
-    if field_type is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
-    if field_type == Mapping[str, Any]:
-        return isinstance(value, Mapping) and all(
-            _is_line(name) and (_is_line(option) or isinstance(option, int | float)) for name, option in value.items()
-        )
-    return isinstance(value, list | tuple) and all(_is_line(line) for line in value)
-
-
-def _is_line(value: object) -> bool:
-    """Whether it is a text that cannot add a line of its own to a job's script."""
-    return isinstance(value, str) and value.isprintable()
+    address: Annotated[Line, "the cluster; empty starts one on this machine"] = ""
+    cpus: Annotated[float, Range(least=0), "processors of a job"] = 1
+    gpus: Annotated[float, Range(least=0), "GPUs of a job; may be a share of one"] = 0
+    tries: Annotated[Number, "how often a job is begun whose process or machine dies"] = 4
 
 
 NAMED_SHARES = {"full": 1.0, "half": 0.5, "half-stratified": 0.5}
-LARGEST = 1e300  # of a number; TOML has infinity, and whole numbers that no float can hold
-PERCENT = re.compile(r"([0-9]{1,2}(?:\.[0-9]+)?)%(?:-stratified)?")
+
+
+def share_of(setting: str) -> float:
+    """The share of its training rows that a target has in a setting: ``full`` is 1.0, ``25%-stratified`` 0.25."""
+    return NAMED_SHARES.get(setting) or float(setting.partition("%")[0]) / 100
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a cell is trained; ``warmup`` is a share of all steps, ``clip`` the largest gradient norm."""
+    """How a cell is trained."""
 
-    epochs: int = 10
-    batch_size: int = 32
-    learning_rate: float = 5e-4
-    weight_decay: float = 0.0
-    warmup: float = 0.0
-    clip: float = 1.0
+    epochs: Annotated[Number, "how often all rows are seen"] = 10
+    batch_size: Annotated[Number, "rows of a step"] = 32
+    learning_rate: Annotated[Positive, "the highest, after the warm-up"] = 5e-4
+    weight_decay: Annotated[float, Range(least=0), "of AdamW"] = 0.0
+    warmup: Annotated[float, Range(0, 1), "share of all steps in which the rate rises"] = 0.0
+    clip: Annotated[Positive, "largest norm of a gradient"] = 1.0
 
 
-TRAINING_TYPES = get_type_hints(Training)
+TrainingTable = Annotated[Mapping[str, Any], Training]
 CLASSES = ("binary", "multiclass", "ordinal")  # kinds of labels that are one class a row
 LOSSES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # its numbers, and the kinds of labels that it fits
     "cross-entropy": ((), (*CLASSES, "multilabel")),
@@ -128,32 +105,21 @@ LARGEST_GAMMA = 5.0  # of Lin et al. 2017 (Table 1b) and Jiang et al. 2023 (equa
 class Loss:
     """What a training minimises of a row with classes; harness.training.objective has the formulas.
 
-    Focal (Lin et al. 2017) has ``gamma``. LDAM (Cao et al. 2019) has ``largest_margin``, in logits, and ``scale``, by
-    which logits and margins are multiplied; from epoch ``deferred_from`` on (0: never) classes are weighed by their
-    effective number of rows under ``beta`` (Cui et al. 2019). Defaults are those papers'. ValueError for what is none.
+    Defaults are those of the papers. ValueError for a kind that is not known, and numbers out of their ranges.
     """
 
-    kind: str = "cross-entropy"
-    gamma: float = 2.0
-    largest_margin: float = 0.5
-    scale: float = 30.0
-    deferred_from: int = 0
-    beta: float = 0.9999
+    kind: Annotated[str, OneOf(LOSSES), "focal is of Lin et al. 2017, LDAM of Cao et al. 2019"] = "cross-entropy"
+    gamma: Annotated[float, Range(0, LARGEST_GAMMA), "of focal"] = 2.0
+    largest_margin: Annotated[float, Range(least=0), "of LDAM, in logits"] = 0.5
+    scale: Annotated[Positive, "of LDAM: by which logits and margins are multiplied"] = 30.0
+    deferred_from: Annotated[Count, "of LDAM: the epoch from which on classes are weighed; 0: never"] = 0
+    beta: Annotated[float, Range(least=0, below=1), "effective rows of these weights (Cui et al. 2019)"] = 0.9999
 
     def __post_init__(self) -> None:
         """Refuse a kind that is not known and numbers out of their ranges."""
-        if self.kind not in LOSSES:
-            raise ValueError(f"loss {self.kind!r} is not known{nearest(self.kind, LOSSES)}; known: {', '.join(LOSSES)}")
-        ranges = (
-            ("gamma", 0 <= self.gamma <= LARGEST_GAMMA, f"from 0 to {LARGEST_GAMMA:g}"),
-            ("largest_margin", 0 <= self.largest_margin < LARGEST, "from 0"),
-            ("scale", 0 < self.scale < LARGEST, "above 0"),
-            ("deferred_from", self.deferred_from >= 0, "from 0"),
-            ("beta", 0 <= self.beta < 1, "from 0 to below 1"),
-        )
-        for name, is_inside, words in ranges:
-            if not is_inside:
-                raise ValueError(f"{name} {getattr(self, name)!r} of loss {self.kind!r} is not a number {words}")
+        for name, declared in fields_of(Loss).items():
+            for misfit in misfits(getattr(self, name), declared.kind, f"loss.{name}"):
+                raise ValueError(misfit)
 
     def numbers(self) -> dict[str, float | int]:
         """Those of its numbers that act, by name."""
@@ -172,38 +138,31 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Adapter:
-    """The adapter of every cell, in the adapters library's terms; None is the method's own value (``METHODS``).
+class LossTable(Loss):
+    """What a study says of its loss."""
 
-    ``leave_out`` numbers the layers, from 0, that have no adapter (AdapterDrop: Rücklé et al. 2021); below the first
-    that has, lanes compute what is equal for all of them once.
-    """
+    tasks: Annotated[tuple[str, ...], "for which tasks; the study's own where it is left out"] = ()
 
-    method: str = "seq_bn"
-    reduction_factor: int | None = None
-    non_linearity: str | None = None
-    leave_out: tuple[int, ...] | None = None
 
-    def of_method(self, method: str) -> Adapter:
-        """The adapter itself if it is of the method, else the library's own of that method."""
-        return self if method == self.method else Adapter(method)
+OUTCOMES = ("points", "percent", "ranks", "winsorised")
+FEWEST_DRAWS = 19  # fewer cannot give a p of .05
 
 
 @dataclass(frozen=True)
 class Analysis:
     """The primary analysis, declared before results are seen; the choices are those of analysis.importance.grid.
 
-    ``margin`` is the loss in points that counts with less data. ``left_out`` and ``draws`` were of a regression that is
-    gone, and stay for the hash of a declaration. Nothing of it enters a cell's key.
+    ``left_out`` and ``draws`` were of a regression that is gone, and stay for the hash of a declaration. Nothing of it
+    enters a cell's key.
     """
 
-    outcome: str = "points"
-    left_out: str = "target"
-    cells: str = "all"
-    without_rater: str = ""
-    weights: str = "inverse variance"
-    draws: int = 999
-    margin: float = 2.0
+    outcome: Annotated[str, OneOf(OUTCOMES), "what a gain is measured in"] = "points"
+    left_out: Annotated[str, OneOf(("target", "intermediate", "both")), "of no effect"] = "target"
+    cells: Annotated[str, OneOf(("all", "not collapsed", "not contaminated")), "which cells are counted"] = "all"
+    without_rater: Annotated[str, "a rater whose ratings are left out"] = ""
+    weights: Annotated[str, OneOf(("inverse variance", "equal")), "how gains are weighed"] = "inverse variance"
+    draws: Annotated[int, Range(FEWEST_DRAWS), "of no effect"] = 999
+    margin: Annotated[Positive, "the loss in points that counts with less data"] = 2.0
 
     @property
     def key(self) -> str:
@@ -211,60 +170,79 @@ class Analysis:
         return key_of({**dataclasses.asdict(self), "margin": float(self.margin)})
 
 
+PERCENT = r"(?!0%)[1-9]?[0-9](\.[0-9]*[1-9])?%(-stratified)?"
+Setting = Annotated[
+    str,
+    matching(
+        f"{'|'.join(NAMED_SHARES)}|{PERCENT}",
+        f"one of {', '.join(NAMED_SHARES)}, nor a share such as 25% or 25%-stratified",
+    ),
+]
+SystemName = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]*", "a name of small letters, digits, - and _")]
+StudyName = Annotated[str, matching(r"[a-z0-9][a-z0-9._-]*", "a name; use small letters, digits, dots, - and _")]
+RecordKey = Annotated[str, matching("[0-9a-f]{6,64}", "the key of a record, nor 6 digits of it, in quotes")]
+Control = Annotated[str, OneOf(role.name for role in ROLES.values() if role.is_control and role.is_asked_for)]
+Reference = Annotated[str, OneOf(REFERENCES)]
+Table = Mapping[str, Any]
+INPUT_FORMATS, COMPOSITIONS = ("pair", "tags"), ("stack", "stack-trainable", "sequential")
+
+
 @dataclass(frozen=True)
 class StudyConfig:
     """A resolved study file; see ``training_for``.
 
-    ``training`` and ``task`` hold only what the file says, ``best`` what searches found (harness.search.outcome).
-    ``keep`` says whose weights are stored: of ``all``, of ``adapters`` and no system, of ``baselines`` alone; it,
-    ``slurm`` and ``ray`` change no key.
+    ``training`` and ``task`` hold only what the file says. Of no file are ``best``, what searches found
+    (harness.search.outcome), by "target" or "intermediate -> target"; and ``device``, of a run, which names cells that
+    are trained through the library (harness.study.cell). ``keep``, ``slurm`` and ``ray`` change no key.
     """
 
-    name: str
-    tasks: tuple[str, ...]
-    title: str = ""
-    backbone: str = "roberta-base"
-    adapter: Adapter = Adapter()
-    training: Mapping[str, Any] = field(default_factory=dict)
-    task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    best: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by "target" or "intermediate -> target"
-    seeds: tuple[int, ...] = (1,)
-    settings: tuple[str, ...] = ("full",)
-    splits: str = "clean"
-    protocol: Mapping[str, Any] = field(default_factory=dict)  # of tasks.splits.folds, whose name ``splits`` then is
-    baseline_seeds: tuple[int, ...] = ()
-    self_seeds: tuple[int, ...] = ()  # the circle of seeds that ``self`` goes round (default: those of baselines)
-    controls: tuple[str, ...] = ()
-    imported: Mapping[str, str] = field(default_factory=dict)  # keys of their records by name
-    merged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by row: see harness.study.intermediates
-    start: str = "task"  # of adapters' weights: drawn for each task, or one for all of a seed (shared)
-    transfers: bool = True
-    composition: str = "stack"
-    references: tuple[str, ...] = ()
-    systems: tuple[str, ...] = ()
-    system: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by a system's name: kind, tasks, settings
-    floors: bool = True  # whether the plan adds the systems that a target alone has to beat (harness.study.plan.FLOORS)
-    loss: Mapping[str, Any] = field(default_factory=dict)  # what the file says of Loss, and for which tasks
-    finetune_learning_rate: float = 2e-5
-    retry_collapsed: bool = False
-    input_format: str = "pair"
-    trainer: str = "lanes"
-    precision: str = "fp32"
-    shared_noise: bool = True
-    max_tokens: int = 512
-    max_train: int | None = None
-    max_val: int | None = None
-    max_test: int | None = None
-    data: str = "files"
-    synthetic_rows: int = 2400
-    registry: tuple[str, ...] = ()
-    keep: str = "all"
-    slurm: Mapping[str, Any] = field(default_factory=dict)  # of harness.study.config.Slurm
-    ray: Mapping[str, Any] = field(default_factory=dict)  # of harness.study.config.Ray
-    analysis: Analysis | None = None
-    device: str = (
-        "auto"  # of a run, never of a file: names cells that are trained through the library (harness.study.cell)
+    name: Annotated[StudyName, "how stores and reports call it; default: the file's name"]
+    tasks: Annotated[tuple[Id, ...], distinct, "ids of its tasks"]
+    title: Annotated[Text, "how reports call it"] = ""
+    backbone: Annotated[str, "a folder, a name of the hub, or one that comes with the package"] = "roberta-base"
+    adapter: Annotated[Adapter, "the adapter of every cell"] = field(default_factory=Adapter)
+    training: Annotated[Table, Training, "of all tasks; wins over their entries"] = field(default_factory=dict)
+    task: Annotated[Mapping[str, TrainingTable], "training of one task; wins over all"] = field(default_factory=dict)
+    best: Mapping[str, Table] = field(default_factory=dict)
+    seeds: Annotated[Seeds, "each is one replicate of every cell"] = (1,)
+    settings: Annotated[tuple[Setting, ...], distinct, "shares of targets' training rows, such as `25%`"] = ("full",)
+    splits: Annotated[str, f"how rows are cut: {', '.join(f'`{kind}`' for kind in KINDS)}"] = "clean"
+    protocol: Annotated[Table, Protocol, "rows cut as in a publication, without `splits`"] = field(default_factory=dict)
+    baseline_seeds: Annotated[Seeds, "of baselines; default: `seeds`"] = ()
+    self_seeds: Annotated[Seeds, "the circle of seeds that `self` goes round; default: those of baselines"] = ()
+    controls: Annotated[tuple[Control, ...], distinct, "intermediates that teach nothing"] = ()
+    imported: Annotated[Mapping[str, RecordKey], "adapters of others: their records' keys"] = field(
+        default_factory=dict
     )
+    merged: Annotated[Mapping[str, Table], "adapters made of others, by row"] = field(default_factory=dict)
+    start: Annotated[str, OneOf(("task", "shared")), "adapters' first weights are each task's, or a seed's"] = "task"
+    transfers: Annotated[bool, "whether there are transfers beside baselines"] = True
+    composition: Annotated[str, OneOf(COMPOSITIONS), "how a transfer uses its intermediate"] = "stack"
+    references: Annotated[tuple[Reference, ...], distinct, "other trainings of targets alone"] = ()
+    systems: Annotated[tuple[SystemName, ...], distinct, "ways to solve a task that are no adapters"] = ()
+    system: Annotated[Mapping[str, Table], "their kinds, tasks and settings, by name"] = field(default_factory=dict)
+    floors: Annotated[bool, "whether the plan adds the systems that a target alone has to beat"] = True
+    loss: Annotated[Table, LossTable, "what is minimised, and for which tasks"] = field(default_factory=dict)
+    finetune_learning_rate: Annotated[Positive, "of the reference that trains the whole backbone"] = 2e-5
+    retry_collapsed: Annotated[bool, "whether a cell that predicts one class alone is trained again"] = False
+    input_format: Annotated[str, OneOf(INPUT_FORMATS), "how context and text are put together"] = "pair"
+    trainer: Annotated[str, OneOf(("lanes", "library")), "what trains adapters"] = "lanes"
+    precision: Annotated[str, OneOf(("fp32", "bf16")), "of the backbone's products"] = "fp32"
+    shared_noise: Annotated[bool, "whether cells of a column see the same batches and dropout"] = True
+    max_tokens: Annotated[Number, "longest input"] = 512
+    max_train: Annotated[Number | None, "most training rows of a task"] = None
+    max_val: Annotated[Number | None, "most validation rows of a task"] = None
+    max_test: Annotated[Number | None, "most test rows of a task"] = None
+    data: Annotated[str, OneOf(("files", "synthetic")), "raw files, or rows made up in their format"] = "files"
+    synthetic_rows: Annotated[Number, "how many rows are made up"] = 2400
+    registry: Annotated[tuple[str, ...], distinct, "folders of further entries"] = ()
+    keep: Annotated[str, OneOf(("all", "adapters", "baselines")), "whose weights are stored, of adapters or all"] = (
+        "all"
+    )
+    slurm: Annotated[Table, Slurm, "what Slurm is asked for"] = field(default_factory=dict)
+    ray: Annotated[Table, Ray, "what Ray is asked for"] = field(default_factory=dict)
+    analysis: Annotated[Analysis | None, "the analysis that counts, declared before results are seen"] = None
+    device: str = "auto"
 
     @property
     def seeds_of_baselines(self) -> tuple[int, ...]:
@@ -324,52 +302,10 @@ class StudyConfig:
 
     def as_json(self) -> dict[str, Any]:
         """The study as plain JSON data, every field of a file written out."""
-        return {
-            **{name: value for name, value in dataclasses.asdict(self).items() if name != "device"},
-            "training": dict(self.training),
-            "loss": dict(self.loss),
-            "imported": dict(self.imported),
-            "merged": {k: dict(v) for k, v in self.merged.items()},
-            "protocol": dict(self.protocol),
-            "slurm": dict(self.slurm),
-            "ray": dict(self.ray),
-            "task": {k: dict(v) for k, v in self.task.items()},
-            "system": {k: dict(v) for k, v in self.system.items()},
-            "best": {k: dict(v) for k, v in self.best.items()},
-        }
-
-
-def share_of(setting: str) -> float:
-    """The share of its training rows that a target has in a setting, above 0; BadStudy if it is none.
-
-    ``full`` is 1.0, ``half`` 0.5, ``25%`` and ``25%-stratified`` 0.25.
-    """
-    if setting in NAMED_SHARES:
-        return NAMED_SHARES[setting]
-    match = PERCENT.fullmatch(setting)
-    if not match or match[1] != f"{float(match[1]):g}" or float(match[1]) == 0:
-        raise BadStudy(
-            f"setting {setting!r} is not one of {', '.join(NAMED_SHARES)}, nor a share such as 25% or 25%-stratified"
-        )
-    return float(match[1]) / 100
-
-
-def positive_int(name: str, value: object, where: str) -> int:
-    """The value; BadStudy unless it is a whole number from 1."""
-    if type(value) is not int or value < 1:
-        raise BadStudy(f"{where}: {name} {value!r} is not a whole number from 1")
-    return value
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "device"}
 
 
 def checked_training(key: str, value: object, where: str) -> int | float:
     """The value of a training field in its type; BadStudy, naming ``where``, if it is unknown or out of range."""
-    if key not in TRAINING_TYPES:
-        raise BadStudy(f"{where}: unknown training field {key!r}{nearest(key, sorted(TRAINING_TYPES))}")
-    if TRAINING_TYPES[key] is int:
-        return positive_int(key, value, where)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadStudy(f"{where}: {key} {value!r} is not a number")
-    strict = key in ("learning_rate", "clip")
-    if not (value > 0 if strict else value >= 0) or not value < LARGEST or (key == "warmup" and value > 1):
-        raise BadStudy(f"{where}: {key} {value!r} is out of range")
-    return float(value)
+    check_table({key: value}, fields_of(Training), BadStudy, where)
+    return value if isinstance(getattr(Training, key), int) else float(value)  # type: ignore[return-value, arg-type]

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any
 
 from adapters_store import MissingRecord, Record, Store, StoreError, key_of
 from adapters_store.measures import (
@@ -31,16 +31,17 @@ from adapters_store.roles import IMPORTED, MERGED, ROLES
 from adapters_store.store import left_out
 from harness.study.backbone import Backbone
 from harness.study.cell import SCHEMA, Cell, make_cell
-from harness.study.config import StudyConfig, positive_int
+from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.measures import contacts_of
 from harness.study.methods import FUSION, library_config, serves_lanes, settings_of
 from tasks.errors import BadInput, BadStudy
+from tasks.fields import Number, OneOf, Range, check_table, distinct, record_of, written_fields
 from tasks.plain_text import nearest
-from tasks.registry import ID_PATTERN, Registry
+from tasks.registry import Registry
 from tasks.splits.contamination import contacts
 from tasks.splits.loading import Splits
-from tasks.task import Task, why_taken
+from tasks.task import ID_PATTERN, Task, why_taken
 
 
 def check_name(name: str, registry: Registry) -> None:
@@ -157,6 +158,7 @@ MEASURED = {  # similarities that stand in the store by pair: kind of measure, a
     "weight_similarity": (WEIGHTS, "cosine"),
     "subspace_similarity": (WEIGHTS, "subspace"),
 }
+Share = Annotated[float, Range(above=0, most=1)]
 Contaminated = Collection[tuple[str, str]]  # a target, and a task that has its test rows for training
 
 
@@ -169,14 +171,14 @@ class Recipe:
     """
 
     name: str
-    parents: str | tuple[str, ...] = OTHERS
-    rule: str = OUTPUTS
-    weights: str = EQUAL
-    keep: float | None = None
-    learning_rate: float | None = None
-    best: int | None = None
-    by: str | None = None
-    targets: tuple[str, ...] = ()
+    parents: Annotated[str | tuple[str, ...], distinct, "whose adapters: a list of tasks, or a word for many"] = OTHERS
+    rule: Annotated[str, OneOf(RULES), "how they are made into one"] = OUTPUTS
+    weights: Annotated[str, OneOf((EQUAL, *MEASURED)), "what each parent counts"] = EQUAL
+    keep: Annotated[Share | None, "share of its changes that `ties` keeps of a parent"] = None
+    learning_rate: Annotated[Share | None, "of a fusion"] = None
+    best: Annotated[Number | None, "how many parents count"] = None
+    by: Annotated[str | None, OneOf((VALIDATION, *MEASURED)), "by what the best parents are chosen"] = None
+    targets: Annotated[tuple[str, ...], distinct, "for which targets; none named: all"] = ()
 
     @property
     def is_open(self) -> bool:
@@ -188,19 +190,15 @@ class Recipe:
         return not self.targets or target in self.targets
 
 
-FIELDS = tuple(name for name in get_type_hints(Recipe) if name != "name")
-
-
 def recipes_of(study: StudyConfig) -> list[Recipe]:
     """The recipes of a study, in the order of its file; ``check_merged`` has seen them."""
     return [_recipe(name, table) for name, table in study.merged.items()]
 
 
 def _recipe(name: str, table: Mapping[str, Any]) -> Recipe:
-    lists = {field: tuple(table[field]) for field in ("parents", "targets") if isinstance(table.get(field), list)}
     keep = {"keep": float(table.get("keep", USUAL_KEEP))} if table.get("rule") == TIES else {}
     rate = {"learning_rate": float(table.get("learning_rate", FUSION_RATE))} if table.get("rule") == FUSED else {}
-    return Recipe(name, **{**table, **lists, **keep, **rate})
+    return record_of(Recipe, {"name": name, **table, **keep, **rate})
 
 
 # What a file may say.
@@ -216,11 +214,8 @@ def check_merged(study: StudyConfig, where: str) -> None:
         if name in study.tasks or name in study.imported or name in ROLES:
             what = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
             raise BadStudy(f"{at}: {name!r} is the name of {what} of the study; give the merged row another one")
-        for field in table:
-            if field not in FIELDS:
-                raise BadStudy(f"{at}: unknown field {field!r}{nearest(field, FIELDS)}; known: {', '.join(FIELDS)}")
+        check_table(table, written_fields(Recipe), BadStudy, at)
         _check_tasks(study, table, at)
-        _check_choices(table, at)
         _check_numbers(table, at)
         if not study.transfers:
             raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
@@ -247,28 +242,15 @@ def _check_tasks(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
         known = ", ".join(map(repr, PARENTS))
         raise BadStudy(f"{at}: parents {parents!r}{nearest(parents, PARENTS)}; say {known}, or a list of tasks")
     for field, value in (("parents", parents), ("targets", table.get("targets", []))):
-        if isinstance(value, str) and field == "parents":
-            continue
-        if not isinstance(value, list | tuple) or (field in table and not value):
+        if not value and field in table:
             raise BadStudy(f"{at}: {field} {value!r} is not a list of tasks")
-        for task in value:
+        for task in () if isinstance(value, str) else value:
             if task not in study.tasks:
                 known = nearest(str(task), study.tasks)
                 raise BadStudy(f"{at}: {field} names {task!r}, which is no task of the study{known}")
-        if len(set(value)) != len(value):
-            raise BadStudy(f"{at}: {field} names something twice: {', '.join(value)}")
-
-
-def _check_choices(table: Mapping[str, Any], at: str) -> None:
-    choices = {"rule": RULES, "weights": (EQUAL, *MEASURED), "by": (VALIDATION, *MEASURED)}
-    for field, known in choices.items():
-        if (value := table.get(field, known[0])) not in known:
-            raise BadStudy(f"{at}: {field} {value!r} is not one of {', '.join(known)}{nearest(str(value), known)}")
 
 
 def _check_numbers(table: Mapping[str, Any], at: str) -> None:
-    if "best" in table:
-        positive_int("best", table["best"], at)
     if ("best" in table) != ("by" in table):
         given, other = ("best", "by") if "best" in table else ("by", "best")
         raise BadStudy(f"{at}: {given} is there without {other}; say both, as in best = 2 and by = 'validation'")
@@ -276,13 +258,8 @@ def _check_numbers(table: Mapping[str, Any], at: str) -> None:
         ("keep", TIES, "a share of what 'ties' keeps"),
         ("learning_rate", FUSED, "a fusion's own"),
     ):
-        if field not in table:
-            continue
-        if table.get("rule") != rule:
+        if field in table and table.get("rule") != rule:
             raise BadStudy(f"{at}: {field} is {what}, and the rule is another; leave it out")
-        value = table[field]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-            raise BadStudy(f"{at}: {field} {value!r} is not a number above 0, of 1 at most")
 
 
 def _check_peer(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:

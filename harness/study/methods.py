@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from harness.study.config import Adapter
 from tasks.errors import BadStudy
+from tasks.fields import Count, Number, OneOf, distinct
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,27 @@ FUSION: Mapping[str, Any] = {  # of AdapterFusion, the library's usual configura
     **dict.fromkeys(("query_before_ln", "residual_before", "temperature"), False),
     "dropout_prob": None,
 }
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The adapter of every cell, in the adapters library's terms; None is the method's own value (``METHODS``).
+
+    Below the first layer that has an adapter, lanes compute what is equal for all of them once.
+    """
+
+    method: Annotated[str, OneOf(METHODS), "which kind of adapter"] = "seq_bn"
+    reduction_factor: Annotated[Number | None, "width of the backbone over the adapter's; default: the method's"] = None
+    non_linearity: Annotated[str | None, "function in the adapter; default: the method's"] = None
+    leave_out: Annotated[
+        tuple[Count, ...] | None, distinct, "layers, from 0, without an adapter (AdapterDrop: Rücklé et al. 2021)"
+    ] = None
+
+    def of_method(self, method: str) -> Adapter:
+        """The adapter itself if it is of the method, else the library's own of that method."""
+        return self if method == self.method else Adapter(method)
+
+
 OWN_FIELDS = ("reduction_factor", "non_linearity")  # what a study may set; everything else is the library's
 
 

@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import BadEntry, BadInput, BadRow
-from tasks.plain_text import nearest
+from tasks.fields import OneOf, check_table, record_of, written_fields
 from tasks.readers.raw import read_raw
 from tasks.readers.rows import SETS, column_name, data_files
 from tasks.readers.table import read_table
@@ -32,46 +32,42 @@ from tasks.task import Example, Task
 
 ENDINGS = ("", "_val_test", "_test")
 SET_COLUMNS = ("split", "in_sets")
-FIELDS = ("key", "rows", "unit", *NAMES)
 TRAIN_SHARE = 0.9  # of a published training set, where no validation set is published
 COMPLETE = 0.99  # share of a set's ids that must be in the data for the set to count as known
-Range = tuple[float, float]
+
+
+def _is_rising(part: tuple[float, float]) -> str:
+    return "" if 0 <= part[0] < part[1] <= 1 else f"{part!r} must rise and lie within 0 and 1"
+
+
+Part = Annotated[tuple[float, float] | None, _is_rising, "its part of all units in shuffled order, from and to"]
 
 
 @dataclass(frozen=True)
 class Published:
-    """How the rows of a dataset's published sets are recognised.
+    """How the rows of a dataset's published sets are recognised; sets that leak overlap."""
 
-    ``key`` are the columns of the id file that name a row, joined by colons; ``rows`` the raw file's columns of the
-    same meaning, where that key is not the row's id. ``unit`` is what was split, group or row. ``ranges`` gives each
-    set as a part of all units in shuffled order, from 0 to 1; sets that leak overlap.
-    """
+    key: Annotated[tuple[str, ...], "columns of the id file that name a row, joined by colons"] = ("id",)
+    rows: Annotated[tuple[str, ...], "the raw file's columns of the same meaning, where that is no row's id"] = ()
+    unit: Annotated[str, OneOf(("group", "row")), "what was split"] = "group"
+    train: Part = None
+    validation: Part = None
+    test: Part = None
 
-    key: tuple[str, ...] = ("id",)
-    rows: tuple[str, ...] = ()
-    unit: str = "group"
-    ranges: Mapping[str, Range] | None = None
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The parts of the sets, where they are known."""
+        return {name: part for name in NAMES if (part := getattr(self, name))}
 
     @classmethod
     def of(cls, task: Task) -> Published:
         """Read the entry's `published` table; BadEntry for an unknown or wrong field."""
-        table = task.dataset.published
-        for name in table:
-            if name not in FIELDS:
-                raise BadEntry(f"{task.entry_file}: unknown field `published.{name}`{nearest(name, FIELDS)}")
-        if table.get("unit", "group") not in ("group", "row"):
-            raise BadEntry(f"{task.entry_file}: `published.unit` {table['unit']!r} is not group or row")
-        named = [name for name in NAMES if name in table]
-        if named and named != list(NAMES):
-            raise BadEntry(
-                f"{task.entry_file}: `published` gives {', '.join(named)}; it needs all of {', '.join(NAMES)}"
-            )
-        return cls(
-            key=_words(task, table.get("key", ["id"]), "key"),
-            rows=_words(task, table.get("rows", []), "rows"),
-            unit=str(table.get("unit", "group")),
-            ranges={name: _range(task, name, table[name]) for name in NAMES} if named else None,
-        )
+        check_table(task.dataset.published, written_fields(cls), BadEntry, f"{task.entry_file}: published")
+        published = record_of(cls, task.dataset.published)
+        if published.ranges and len(published.ranges) < len(NAMES):
+            named = ", ".join(published.ranges)
+            raise BadEntry(f"{task.entry_file}: `published` gives {named}; it needs all of {', '.join(NAMES)}")
+        return published
 
 
 def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | None) -> Parts:
@@ -88,7 +84,7 @@ def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | No
         raise BadInput(f"--splits {ids}: no such folder; give the one that holds the id files")
     paths = ((ids or data / "splits") / f"{task.dataset.id}{ending}.csv" for ending in ENDINGS)
     file = next((path for path in paths if path.is_file()), None)
-    if file is None and published.ranges is None:
+    if file is None and not published.ranges:
         parts = clean(task, rows)
         return replace(parts, warnings=("no published split is known; this is the clean one", *parts.warnings))
     named, complete, warnings = _named_sets(task, data, rows, published, file) if file else ({}, (), [])
@@ -173,7 +169,7 @@ def _with_the_rest(
         left_out += len(rest)
     elif known == ["validation", "test"]:
         filled.update((row.id, ("train",)) for row in rest)
-    elif published.ranges is None:
+    elif not published.ranges:
         raise BadEntry(f"{task.entry_file}: the id file names {', '.join(known)} only; give `published` shares")
     else:
         open_sets = [name for name in NAMES if name not in known]
@@ -188,8 +184,7 @@ def _draw(
     task: Task, rows: Sequence[Example], published: Published, names: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Sets drawn for rows without known ones: whole units in the order of their hash, by the published ranges."""
-    assert published.ranges is not None
-    ranges = dict(published.ranges)
+    ranges = published.ranges
     if len(names) < len(NAMES):  # the other sets are known: their ranges are divided among these
         ends = np.cumsum([0.0, *(ranges[name][1] - ranges[name][0] for name in names)])
         ends /= ends[-1]
@@ -219,18 +214,3 @@ def _leaks(train: Sequence[Example], test: Sequence[Example]) -> list[str]:
     of_test = {row.group for row in test}
     shared = len(of_test & {row.group for row in train})
     return [f"leak: {shared} of {len(of_test)} test groups are in train"] if shared else []
-
-
-def _words(task: Task, value: Any, name: str) -> tuple[str, ...]:  # noqa: ANN401 - any TOML value
-    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
-        raise BadEntry(f"{task.entry_file}: `published.{name}` must be a list of column names, got {value!r}")
-    return tuple(value)
-
-
-def _range(task: Task, name: str, value: Any) -> Range:  # noqa: ANN401 - any TOML value
-    if not isinstance(value, list | tuple) or len(value) != 2 or not all(isinstance(x, int | float) for x in value):
-        raise BadEntry(f"{task.entry_file}: `published.{name}` must be two numbers, from and to, got {value!r}")
-    low, high = map(float, value)
-    if not 0 <= low < high <= 1:
-        raise BadEntry(f"{task.entry_file}: `published.{name}` {value!r} must rise and lie within 0 and 1")
-    return low, high

@@ -17,11 +17,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import BadInput
+from tasks.fields import OneOf, Range
 from tasks.splits.clean import NAMES, Parts, block_hashes, make_parts, places_of, units_of
 from tasks.task import MOST_FOLDS, Example, Task, classes_of
 
@@ -99,25 +101,22 @@ class Protocol:
     Shares are cut ``repeats`` times, each time anew, so that test sets overlap; the first is that of one repeat.
     """
 
-    shares: tuple[float, ...] = ()
-    folds: int = 0
-    unit: str = "group"
-    repeats: int = 1
+    shares: Annotated[tuple[float, ...], "of training, validation and test, such as `[0.75, 0.05, 0.2]`"] = ()
+    folds: Annotated[int, "how many folds there are instead"] = 0
+    unit: Annotated[str, OneOf(UNITS), "what no cut divides"] = "group"
+    repeats: Annotated[int, Range(1, MOST_REPEATS), "how often shares are cut, each time anew"] = 1
 
     def __post_init__(self) -> None:
         """Refuse what cuts nothing; BadInput naming the field."""
         if bool(self.shares) == bool(self.folds):
             raise BadInput("protocol: give either shares, such as [0.75, 0.05, 0.2], or folds, such as 5")
-        if self.folds and not (type(self.folds) is int and 2 <= self.folds <= MOST_FOLDS):
+        if self.folds and not 2 <= self.folds <= MOST_FOLDS:
             raise BadInput(f"protocol: folds {self.folds!r} is not a whole number from 2 to {MOST_FOLDS}")
-        is_three = len(self.shares) == len(NAMES) and all(isinstance(share, int | float) for share in self.shares)
-        if self.shares and not (is_three and min(self.shares) > 0 and abs(sum(self.shares) - 1) < 1e-9):
+        is_three = len(self.shares) == len(NAMES) and min(self.shares) > 0 and abs(sum(self.shares) - 1) < 1e-9
+        if self.shares and not is_three:
             raise BadInput(f"protocol: shares {list(self.shares)!r} are not three numbers above 0 that add up to 1")
-        is_count = type(self.repeats) is int and 1 <= self.repeats <= MOST_REPEATS
-        if not is_count or (self.folds and self.repeats > 1):
-            raise BadInput(f"protocol: repeats {self.repeats!r} is not a number from 1 to {MOST_REPEATS} beside shares")
-        if self.unit not in UNITS:
-            raise BadInput(f"protocol: unit {self.unit!r} is not one of {', '.join(UNITS)}")
+        if self.folds and self.repeats > 1:
+            raise BadInput(f"protocol: repeats {self.repeats!r} is for shares, and there are folds; leave it out")
 
     @property
     def name(self) -> str:

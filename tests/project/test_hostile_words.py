@@ -52,7 +52,7 @@ def test_letters_of_any_language_and_what_joins_them_stay(text):
 def test_an_entry_with_a_control_character_is_refused_in_one_line(tmp_path, field, letter):
     file = tmp_path / "mine.toml"
     file.write_text(ENTRY.format(more=f"{field} = {toml(f'red{letter}[31m')}"), encoding="utf-8")
-    with pytest.raises(BadEntry, match=rf"`{field}` has the control character U\+{ord(letter):04X}; remove it") as bad:
+    with pytest.raises(BadEntry, match=rf"{field} has the control character U\+{ord(letter):04X}; remove it") as bad:
         tasks_of(file)
     assert "\n" not in str(bad.value)
 

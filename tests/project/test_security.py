@@ -116,7 +116,7 @@ def test_an_entry_names_no_file_elsewhere(tmp_path, field, name):
     path, _ = entry(tmp_path, "mine.csv")
     text = path.read_text(encoding="utf-8").replace("files = ['mine.csv']", f"files = [{name!r}]")
     path.write_text(text if field == "files" else ENTRY.format(files="'mine.csv'") + f"fallback_files = [{name!r}]\n")
-    with pytest.raises(BadEntry, match=f"`{field}` .* leads elsewhere; put the file below the data folder"):
+    with pytest.raises(BadEntry, match=f"{field} .* leads elsewhere; put the file below the data folder"):
         tasks_of(path)
 
 

@@ -17,7 +17,7 @@ from harness.engines.ray_engine import RayEngine
 from harness.engines.remote import Launch, RemotePack
 from harness.run import notes
 from harness.run.grid import Step
-from harness.study.config import Ray, Slurm, options_of
+from harness.study.config import Ray
 from harness.study.plan import Pack
 from tasks.errors import BadInput
 from tests.support.studies.small_study import ONE, small_study, steps_of
@@ -144,13 +144,6 @@ def test_what_became_of_a_job_is_read_from_the_store(study, packs):
     assert (told.cell, told.error, told.was_run) == (above, f"its intermediate {ONE} failed", False)
     put(store, two)
     assert [(o.cell, o.error, o.was_run) for o in launch.outcomes(packs[1], "lost")] == [(two, None, True)]
-
-
-def test_options_take_what_a_site_needs():
-    assert options_of(Ray, {"address": "head:6379", "gpus": 0.25, "tries": 2}, "toy") == Ray("head:6379", 1, 0.25, 2)
-    values = {"partition": "gpu", "extra": {"qos": "long", "nice": 10}, "setup": ["module load cuda"], "throttle": 4}
-    found = options_of(Slurm, values, "toy")
-    assert (found.setup, found.extra["nice"], found.throttle) == (("module load cuda",), 10, 4)
 
 
 @pytest.mark.parametrize("values", [{"gpus": 1.5}, {"cpus": 2.25}])

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from adapters_store.key import plain_data
 from harness.cli.main import main
 from harness.study.backbone import BadBackbone, resolve
-from harness.study.config import Adapter, Analysis, StudyConfig, Training
+from harness.study.config import Analysis, StudyConfig, Training
 from harness.study.file import load_study
+from harness.study.methods import Adapter
 from tasks.errors import BadEntry, BadInput, BadStudy
 from tasks.registry import Registry
 from tests.support.studies.toml_values import TEXT, VALUES, toml, toml_value

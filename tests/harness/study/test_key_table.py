@@ -14,7 +14,8 @@ from harness.study import methods
 from harness.study.backbone import resolve
 from harness.study.backbone_files import config_facts, digest, tokenizer_facts
 from harness.study.cell import make_cell
-from harness.study.config import Adapter, StudyConfig
+from harness.study.config import StudyConfig
+from harness.study.methods import Adapter
 from tasks.registry import tasks_of
 from tasks.splits.loading import load
 

@@ -13,9 +13,8 @@ from adapters.composition import Stack
 
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell, trainer_of
-from harness.study.config import Adapter
 from harness.study.file import load_study
-from harness.study.methods import METHODS, settings_of
+from harness.study.methods import METHODS, Adapter, settings_of
 from harness.study.plan import make_plan
 from harness.training import model
 from harness.training import model as checks

@@ -8,36 +8,34 @@ from pathlib import Path
 import pytest
 
 from harness.cli.main import main
-from tasks.registry import FIELDS, MANDATORY, SECTIONS, TABLES_OF, field_reference, field_rows, tasks_of
+from harness.study.file import REFERENCE as OF_STUDIES
+from tasks.fields import field_page, field_rows
+from tasks.registry import FIELDS, MANDATORY, REFERENCE, SECTIONS, tasks_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "adding-a-task.md"
 
 
 def test_every_field_that_an_entry_may_have_is_explained_once():
-    of_entries = [name for section, fields in SECTIONS.items() for name in fields if section not in TABLES_OF]
+    of_entries = [name for section in SECTIONS for name in REFERENCE[section]]
     assert sorted(of_entries) == sorted(FIELDS)
-    assert {"A download", "An instruction"} == TABLES_OF.keys()
-    for section, fields in TABLES_OF.items():
-        assert sorted(SECTIONS[section]) == sorted(fields)
+    assert {"A download", "An instruction"} == REFERENCE.keys() - SECTIONS.keys()
 
 
 def test_mandatory_fields_are_marked_and_no_other():
-    marked = {row["field"] for row in field_rows() if row["meaning"].startswith("(mandatory)")}
-    assert marked == set(MANDATORY)
+    marked = [row["field"] for row in field_rows(REFERENCE) if row["meaning"].startswith("(mandatory)")]
+    assert sorted(marked) == sorted([*MANDATORY, "question", "options", "url", "path"])
 
 
-def test_the_documentation_holds_the_reference_as_generated():
-    page = PAGE.read_text(encoding="utf-8")
-    _, _, reference = page.partition("### The task\n")
-    assert "### The task\n" + reference == field_reference(), (
-        "docs/adding-a-task.md is behind: replace all from '### The task' on with the output of "
-        "`empathy-transfer tasks fields`"
-    )
+@pytest.mark.parametrize(("page", "reference"), [(PAGE, REFERENCE), (PAGE.with_name("studies.md"), OF_STUDIES)])
+def test_the_documentation_holds_the_reference_as_generated(page, reference):
+    start = field_page(reference).partition("\n")[0]
+    _, _, written = page.read_text(encoding="utf-8").partition(f"{start}\n")
+    assert f"{start}\n{written}" == field_page(reference), f"{page} is behind from {start!r} on: write field_page anew"
 
 
 def test_the_command_prints_the_reference(capsys):
     assert main(["tasks", "fields"]) == 0
-    assert capsys.readouterr().out == field_reference()
+    assert capsys.readouterr().out == field_page(REFERENCE)
 
 
 def blocks():

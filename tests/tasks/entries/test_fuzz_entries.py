@@ -7,15 +7,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.errors import BadInput
-from tasks.registry import DOWNLOAD_FIELDS, FIELDS, INSTRUCTION_FIELDS, tasks_of
+from tasks.fields import written_fields
+from tasks.registry import FIELDS, tasks_of
 from tasks.splits.as_published import Published
 from tasks.splits.loading import load
+from tasks.task import Download, Instruction
 from tests.support.studies.toml_values import ODD, VALUES, toml
 
 GOOD = {"id": "mine", "files": ["mine.csv"], "text": "text", "label": "label", "kind": "binary"}
 ROWS = "text,label,other\n" + "".join(f"words {i},{'no' if i % 2 else 'yes'},{i % 7}\n" for i in range(40))
-NESTED = [f"downloads.{name}" for name in DOWNLOAD_FIELDS]
-NESTED += [f"instruction.{name}" for name in INSTRUCTION_FIELDS]
+NESTED = [f"downloads.{name}" for name in written_fields(Download)]
+NESTED += [f"instruction.{name}" for name in written_fields(Instruction)]
 NESTED += [f"published.{name}" for name in ("key", "rows", "unit", "train", "validation", "test")]
 WORDS = st.sampled_from(["text", "label", "other", "mine.csv", "group", "train", "cv3", "utf-16", "hex", "yes", ";"])
 ANY = VALUES | WORDS | st.lists(WORDS | ODD, max_size=2) | st.lists(st.floats(), max_size=2)

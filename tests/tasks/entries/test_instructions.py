@@ -65,10 +65,10 @@ def test_tasks_of_a_file_share_an_instruction_and_replace_single_fields(tmp_path
         ('question = "{text}?"\noptions = ["yes", "Yes"]', "instruction.options repeat: yes, Yes"),
         ('question = "{text}?"\noptions = ["yes", " no"]', "instruction.options has ' no', which is empty or begins"),
         ('question = "{text}?"\noptions = ["yes"]', "instruction.options has 1 options"),
-        ('question = "{text}?"', "an instruction needs `question` and `options`"),
-        ('question = "{text}?"\noptions = "yes"', "`instruction.options` must be a list of strings, got 'yes'"),
-        ('quesion = "{text}?"', "unknown field `instruction.quesion`; did you mean 'question'"),
-        ('question = "{text}\\u0007?"\noptions = ["a", "b"]', r"`instruction.question` has the control character"),
+        ('question = "{text}?"', "instruction.options is missing"),
+        ('question = "{text}?"\noptions = "yes"', "instruction.options 'yes' is not a list of texts"),
+        ('quesion = "{text}?"', "unknown field 'instruction.quesion'; did you mean 'instruction.question'"),
+        ('question = "{text}\\u0007?"\noptions = ["a", "b"]', r"instruction.question has the control character"),
     ],
 )
 def test_a_bad_instruction_is_refused_in_one_line_with_its_file(tmp_path, table, refusal):

@@ -11,8 +11,8 @@ from transformers import BertConfig, BertModel
 from harness.study.intermediates import check_name
 from tasks.errors import BadEntry, BadInput
 from tasks.proposal import task_id
-from tasks.registry import ID_PATTERN, Registry
-from tasks.task import OF_CONTROLS, OF_MODULES, why_taken
+from tasks.registry import Registry
+from tasks.task import ID_PATTERN, OF_CONTROLS, OF_MODULES, why_taken
 
 LIKELY = ("values", "train", "forward")
 

@@ -77,9 +77,7 @@ def test_a_protocol_is_read_from_its_name(protocol):
         ({"shares": (0.7, 0.05, 0.2)}, "three numbers above 0 that add up to 1"),
         ({"shares": (0.8, 0.2)}, "three numbers above 0 that add up to 1"),
         ({"folds": 1}, "folds 1 is not a whole number from 2 to 20"),
-        ({"folds": 5, "repeats": 2}, "repeats 2 is not a number from 1 to 100 beside shares"),
-        ({"shares": (0.6, 0.2, 0.2), "repeats": 0}, "repeats 0 is not a number"),
-        ({"folds": 5, "unit": "post"}, "unit 'post' is not one of group, row"),
+        ({"folds": 5, "repeats": 2}, "repeats 2 is for shares, and there are folds"),
     ],
 )
 def test_what_cuts_nothing_is_refused(fields, refusal):
@@ -103,10 +101,15 @@ def test_a_study_says_its_protocol_and_only_its_cells_are_others(data):
     ("overrides", "refusal"),
     [
         (["protocol.shares=[0.75, 0.2]"], "shares .* are not three numbers"),
-        (["protocol.shares=0.75"], "protocol.shares is a list"),
+        (["protocol.shares=0.75"], "protocol.shares 0.75 is not a list of numbers"),
         (["protocol.repeat=10"], "unknown field 'protocol.repeat'"),
         (["protocol.folds=5", 'splits="as-published"'], r"splits 'as-published' and \[protocol\] are two ways"),
-        (["protocol=5"], "protocol is a table of fields"),
+        (
+            ["protocol.shares=[0.6, 0.2, 0.2]", "protocol.repeats=0"],
+            "protocol.repeats 0 is not a whole number from 1 to",
+        ),
+        (["protocol.folds=5", "protocol.unit='post'"], "protocol.unit 'post' is not one of group, row"),
+        (["protocol=5"], "protocol 5 is not a table"),
     ],
 )
 def test_what_a_study_says_wrongly_of_its_protocol_is_refused_in_one_line(overrides, refusal):

@@ -144,12 +144,12 @@ def test_an_unusable_id_file_is_one_clear_error(data: Path, content: str, messag
 @pytest.mark.parametrize(
     ("published", "message"),
     [
-        ({"keys": ["id"]}, "unknown field `published.keys`; did you mean"),
-        ({"unit": "page"}, "is not group or row"),
+        ({"keys": ["id"]}, "published: unknown field 'keys'; did you mean"),
+        ({"unit": "page"}, "unit 'page' is not one of group, row"),
         ({"train": (0, 0.8)}, "it needs all of train, validation, test"),
         ({**RANGES, "test": (0.9, 2)}, "must rise and lie within 0 and 1"),
-        ({**RANGES, "test": "last"}, "must be two numbers"),
-        ({"key": "id"}, "must be a list of column names"),
+        ({**RANGES, "test": "last"}, "test 'last' is not a list of 2 numbers"),
+        ({"key": "id"}, "key 'id' is not a list of texts"),
     ],
 )
 def test_a_bad_published_table_is_one_clear_error(data: Path, published: Mapping[str, object], message: str) -> None:

@@ -65,7 +65,7 @@ def test_defaults_are_those_of_the_library(kind):
 
 
 def test_the_activations_are_those_of_the_library():
-    assert set(ACT2FN) == ACTIVATIONS
+    assert set(ACT2FN) == set(ACTIVATIONS)
 
 
 @pytest.fixture
@@ -159,9 +159,9 @@ def test_what_the_library_would_fill_with_random_numbers_is_refused(change, fold
         ({"hidden_size": "8"}, "hidden_size '8' is not a whole number from 1"),
         ({"num_hidden_layers": None}, "num_hidden_layers None is not a whole number from 1"),
         ({"num_hidden_layers": 10**12}, "encoder.layer.2.attention.self.query.weight is missing"),
-        ({"hidden_act": "gleu"}, "hidden_act 'gleu' is no activation"),
-        ({"hidden_act": {"name": "gelu"}}, "is no activation"),
-        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob 1.5 is not a probability"),
+        ({"hidden_act": "gleu"}, "hidden_act 'gleu' is not one of gelu, "),
+        ({"hidden_act": {"name": "gelu"}}, "is not one of gelu, "),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob 1.5 is not a number from 0 to 1"),
         ({"pad_token_id": 16}, "pad_token_id 16 is not a whole number from 0 to 15"),
         ({"pad_token_id": None}, "pad_token_id None is not a whole number"),
     ],

@@ -15,9 +15,8 @@ from harness.run.pack import run_cells
 from harness.scoring.answers import ScoringTask
 from harness.scoring.scorer import state_of
 from harness.study.cell import make_cell
-from harness.study.config import Adapter
 from harness.study.file import load_study
-from harness.study.methods import library_config, settings_of
+from harness.study.methods import Adapter, library_config, settings_of
 from harness.training.batches import TRAINED, Cutting, cuts, trained_cutting
 from harness.training.lanes import fit, frozen
 from harness.training.lanes import forward as passes
