@@ -11,13 +11,17 @@ import hashlib
 import json
 import logging
 import math
+import sys
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
@@ -26,7 +30,7 @@ from adapters_store import disk
 from harness.study.backbone import Backbone
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place
-from harness.training.batches import cuts, training_batches
+from harness.training.batches import cuts, evaluation_batches, training_batches
 from harness.training.recipe import finite
 from harness.training.tensors import to_device
 from harness.training.tokenizer import Tokenizer, load_tokenizer
@@ -63,6 +67,32 @@ def padded_batch(
     return {"input_ids": to_device(ids, device), "attention_mask": to_device(mask, device)}
 
 
+def unpadded(vectors: Tensor) -> dict[str, Tensor]:
+    """``inputs_embeds`` and ``attention_mask`` of embeddings ``[n, tokens, width]``, none of which is padding."""
+    ones = torch.ones(vectors.shape[:2], dtype=torch.int64, device=vectors.device)
+    return {"inputs_embeds": vectors, "attention_mask": ones}
+
+
+def in_batches(
+    lengths: Sequence[int],
+    outputs: int,
+    logits_of: Callable[[list[int]], Tensor],
+    most: Callable[[int], int] = lambda length: sys.maxsize,
+) -> NDArray[np.float32]:
+    """Logits ``[n, outputs]`` of texts of these ``lengths``, which ``logits_of`` gives of those with some numbers.
+
+    Texts of like length go together, of which there are at most as many as ``most`` says of the length of the first.
+    """
+    logits = np.zeros((len(lengths), outputs), dtype=np.float32)
+    with torch.inference_mode():
+        for batch in evaluation_batches(lengths):
+            size = min(len(batch), most(lengths[batch[0]]))
+            for first in range(0, len(batch), size):
+                numbers = batch[first : first + size]
+                logits[numbers] = logits_of(numbers).cpu().numpy()
+    return logits
+
+
 log = logging.getLogger(__name__)
 
 CUTS = {"cpu": 2048, "cuda": 32768}  # tokens that go through a network at a time, padding included
@@ -93,15 +123,44 @@ class Schedule:
 
 
 class EpochTrained(Fitted):
-    """A network with its weights. A subclass sets ``network``, ``config`` and ``weights``, those that are trained."""
+    """A network with its weights, made of settings, a place, a seed, and what it has to know of its task as JSON.
 
-    network: nn.Module
+    A subclass builds ``network`` on ``backbone``, draws from ``seed`` whatever is drawn, and calls ``will_train``.
+    """
+
+    stands_on = "backbone"  # what the file of settings calls the weights that the network begins with
     config: Any
+    network: nn.Module
     weights: dict[str, Tensor]
 
-    def __init__(self) -> None:
-        """Nothing is trained yet."""
+    def __init__(self, config: Any, place: Place, seed: int, **facts: Any) -> None:  # noqa: ANN401 - a kind's
+        """Nothing is built yet; ``facts`` are what ``facts_of`` says of the task."""
+        backbone = self.backbone_of(config, place)
+        assert backbone is not None  # a study is refused without (harness.study.systems)
+        self.config, self.backbone, self.seed, self.facts = config, backbone, seed, facts
+        self.device, self.tokenizer = place.device.ready(), load_tokenizer(backbone)
         self.history: list[dict[str, float | int | None]] = []
+
+    @classmethod
+    def backbone_of(cls, config: Any, place: Place) -> Backbone | None:  # noqa: ANN401 - a kind's
+        """The weights that the network begins with: those of the place, where settings name no others."""
+        return place.backbone
+
+    @classmethod
+    @abstractmethod
+    def facts_of(cls, fit: Fit) -> dict[str, Any]:
+        """What the network has to know of its task."""
+
+    @classmethod
+    def of(cls, fit: Fit) -> Self:
+        """A network of the settings, trained on the training rows."""
+        fitted = cls(fit.config, fit.place, fit.seed, **cls.facts_of(fit))
+        fitted.fit(fit)
+        return fitted
+
+    @abstractmethod
+    def fit(self, fit: Fit) -> None:
+        """Train on the training rows."""
 
     def will_train(self, is_trained: Callable[[str], bool]) -> None:
         """Let the network's parameters be trained whose names say so, and no pooler: no system here reads it."""
@@ -165,53 +224,35 @@ class EpochTrained(Fitted):
             step += 1
         return total / len(lengths)
 
-    def write(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        """Write what was trained as safetensors, and the settings and ``facts`` as JSON."""
+    def in_precision(self) -> torch.autocast:
+        """A context in which products are computed as the settings say."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16")
+
+    def save(self, folder: Path) -> None:
+        """Write what was trained, the settings, and which weights the network began with, which keep the others."""
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: value.detach().cpu().contiguous() for name, value in self.weights.items()}
         save_file(weights, folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps({"config": asdict(self.config), **facts}), encoding="utf-8")
+        facts = {"config": asdict(self.config), **self.facts, self.stands_on: self.backbone.identity()}
+        (folder / "config.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, place: Place, configured: Callable[[Mapping[str, Any]], Any]) -> Self:
+        """What ``save`` has written, its settings read by ``configured``; BadInput for another backbone, or none."""
+        facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config, identity = configured(facts.pop("config")), facts.pop(cls.stands_on)
+        backbone = cls.backbone_of(config, place)
+        if odd := backbone.unlike(identity) if backbone else "none is given":
+            raise BadInput(f"{folder}: trained from other weights ({odd}); load it with its own {cls.stands_on}")
+        fitted = cls(config, place, seed=0, **facts)
+        fitted.put(load_file(folder / "model.safetensors"))
+        return fitted
 
     def put(self, weights: Mapping[str, Tensor]) -> None:
         """Replace every trained weight by that of its name."""
         with torch.no_grad():
             for name, value in self.weights.items():
                 value.copy_(weights[name])
-
-
-class OfBackbone(EpochTrained):
-    """A network on the backbone of its place, which is made of the settings, the place, outputs and a seed."""
-
-    backbone: Backbone
-    outputs: Any
-    name: str  # for messages
-
-    def __init__(self, config: Any, place: Place, outputs: Any, seed: int) -> None:  # noqa: ANN401 - a kind's
-        """Nothing is built yet; a subclass does it, and draws from ``seed`` whatever is drawn."""
-        super().__init__()
-        assert place.backbone is not None
-        self.config, self.backbone, self.outputs, self.seed = config, place.backbone, outputs, seed
-        self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
-
-    def save(self, folder: Path) -> None:
-        """Write what was trained, and the settings; weights that are not trained are the backbone's own."""
-        self.write(folder, {"outputs": self.outputs, "backbone": self.backbone.identity()})
-
-    @classmethod
-    def load(cls, folder: Path, place: Place, config: type) -> Self:
-        """What ``save`` has written; BadInput if the place has another backbone, or none."""
-        facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if place.backbone is None or (odd := place.backbone.unlike(facts["backbone"])):
-            other = odd if place.backbone else "none is given"
-            raise BadInput(f"{folder}: a {cls.name} of another backbone ({other}); load it with its own")
-        fitted = cls(config(**with_tuples(facts["config"])), place, facts["outputs"], seed=0)
-        fitted.put(load_file(folder / "model.safetensors"))
-        return fitted
-
-
-def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a Config has them, tuples for JSON's lists."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
 
 
 def best_epoch(scores: Sequence[float]) -> int:

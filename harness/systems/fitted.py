@@ -9,16 +9,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.study.backbone import Backbone
-from harness.study.cell import Cell, seed_of
+from harness.study.cell import seed_of
+from harness.study.systems import (
+    NOTHING,
+    Fit,
+    Kind,
+    Place,
+    Predicted,
+    Sibling,
+    Span,
+    counted_wrong,
+    in_window,
+    leak_of,
+)
 from harness.study.systems import Fitted as FittedKind
-from harness.study.systems import Kind, Place, Predicted, Sibling, Span, counted_wrong, in_window, leak_of
+from harness.systems.system import System
+from tasks import metrics
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -28,29 +40,15 @@ if TYPE_CHECKING:
     from tasks.splits.loading import Splits
     from tasks.task import Example
 
-NOTHING: Mapping[str, Any] = {}
 OF_SYSTEM = "system "  # how the ways of systems begin
 
 
-@dataclass(frozen=True)
-class FittedSystem:
+class FittedSystem(System):
     """The system of cells whose spec names a kind of harness.study.systems."""
 
-    kind: Kind
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Those that the kind declares."""
-        return self.kind.packages
-
-    @property
-    def checkpoint_copies(self) -> int:
-        """What the kind says."""
-        return self.kind.checkpoint_copies
-
-    def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
-        """Each cell alone."""
-        return [(cell,) for cell in cells]
+    def __init__(self, kind: Kind[Any]) -> None:
+        """What the kind declares."""
+        self.kind, self.packages, self.checkpoint_copies = kind, kind.packages, kind.checkpoint_copies
 
     def steps(self, spec: Mapping[str, Any]) -> int:
         """The epochs of its configuration, or one step where it has none."""
@@ -70,10 +68,8 @@ class FittedSystem:
 
     def train(self, attempt: Attempt) -> list[Trained]:
         """Fit the attempt's only cell, then predict its validation and test rows."""
-        from harness.study.systems import Fit
         from harness.training.inputs import rows_of
         from harness.training.recipe import Fitted, Trained
-        from tasks import metrics
 
         (cell,), spec = attempt.cells, attempt.cells[0].spec
         rows, task, config = rows_of(cell, attempt.splits), attempt.splits.task, self._config(spec, cell.local)

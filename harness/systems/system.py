@@ -1,16 +1,21 @@
 """What those who run and cost cells ask of whatever trains them: one way from the rows of a task to trained cells.
 
 Three exist: ``Lanes`` trains all cells of a pack in one loop, ``Library`` one cell at a time through the adapters
-library, and harness.systems.fitted a system that is no adapter, whose file keeps the contract of harness.study.systems.
-Whoever runs, costs or reports cells knows none of them; it asks the one that a cell's spec names.
+library, and harness.systems.fitted a system that is no adapter. Whoever runs, costs or reports cells knows none of
+them; it asks the one that a cell's spec names.
+
+``System`` is not the contract of harness.study.systems, ``Kind``, and cannot be: a kind is asked while a study is
+planned, below everything that trains, about settings of its own; a system is asked about specs of cells and handed a
+pack's attempt, with its store and its lanes. ``FittedSystem`` is all that lies between the two.
 
 Nothing heavy is imported at the top: planning, costs and status load this without torch.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell
@@ -27,47 +32,43 @@ WHOLE_MODEL_PASSES = 3.0  # the same where a gradient is computed for every weig
 WHOLE_MODEL = "whole model"  # the way of training without adapters, whose backward pass goes through all weights
 
 
-@runtime_checkable
-class System(Protocol):
-    """One way to solve a task. Specs are those of its own cells, planned or stored."""
+class System(ABC):
+    """One way to solve a task. Specs are those of its own cells, planned or stored.
 
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """The packages that it needs and whose versions decide its numbers: a record names them."""
-        ...
+    ``packages`` are those that it needs and whose versions decide its numbers: a record names them. Its checkpoints
+    take its kept bytes so many times as ``checkpoint_copies`` says, while one replaces another.
+    """
 
-    @property
-    def checkpoint_copies(self) -> int:
-        """How many times its kept bytes its checkpoints take, while one replaces another."""
-        ...
+    packages: tuple[str, ...] = ADAPTER_PACKAGES
+    checkpoint_copies: int = LANE_COPIES
 
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
         """The cells of a pack that are trained together, in one attempt; a failure stops no other group."""
-        ...
+        return [(cell,) for cell in cells]
 
     def steps(self, spec: Mapping[str, Any]) -> int:
         """How many steps of progress a training has, each reported once it is over: epochs, for adapters."""
-        ...
+        return int(spec["training"]["epochs"])
 
+    @abstractmethod
     def way(self, spec: Mapping[str, Any], lanes: int) -> str:
         """How a cell is trained beside ``lanes - 1`` others, in words, as far as that decides its costs."""
-        ...
 
+    @abstractmethod
     def passes(self, spec: Mapping[str, Any]) -> float | None:
         """Forward passes of the backbone that a training token costs; None where only its own records tell."""
-        ...
 
+    @abstractmethod
     def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
         """How many bytes of weights a record keeps; 0 where that is not known beforehand."""
-        ...
 
+    @abstractmethod
     def train(self, attempt: Attempt) -> list[Trained]:
         """Train every cell of an attempt and predict its validation and test rows, in the order of the cells.
 
         It tells ``attempt.watch`` of every step, and goes on from checkpoints where it keeps any. BadInput for what the
         user can mend; anything else that is raised is kept as the reason why the cells failed.
         """
-        ...
 
 
 def bottleneck_bytes(spec: Mapping[str, Any], backbone: Backbone) -> int:
@@ -81,18 +82,7 @@ def bottleneck_bytes(spec: Mapping[str, Any], backbone: Backbone) -> int:
     return 4 * (adapters + (width + 1) * (width + outputs))
 
 
-class _Adapters:
-    """What both ways of training adapters have in common."""
-
-    packages = ADAPTER_PACKAGES
-    checkpoint_copies = LANE_COPIES
-
-    def steps(self, spec: Mapping[str, Any]) -> int:
-        """The epochs."""
-        return int(spec["training"]["epochs"])
-
-
-class Lanes(_Adapters):
+class Lanes(System):
     """All cells of a pack in one loop over the frozen backbone (harness.training.lanes): the default, the fast way."""
 
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
@@ -118,15 +108,11 @@ class Lanes(_Adapters):
         return train_lanes(attempt)
 
 
-class Library(_Adapters):
+class Library(System):
     """One cell at a time through the adapters library's own forward pass: what lanes are held against.
 
     It trains what lanes do not serve, too: other methods than their bottleneck, and whole models.
     """
-
-    def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
-        """Each cell alone."""
-        return [(cell,) for cell in cells]
 
     def way(self, spec: Mapping[str, Any], lanes: int) -> str:
         """A whole model costs more than an adapter, and so does a trained peer of merges."""
@@ -151,13 +137,9 @@ class Library(_Adapters):
 
     def train(self, attempt: Attempt) -> list[Trained]:
         """Train the only cell of the attempt; torch is loaded here."""
-        if attempt.recipe.rule == JOINT:
-            from harness.training.library import train_on_joint
+        from harness.training.library import train_alone, train_on_joint
 
-            return [train_on_joint(attempt)]
-        from harness.training.library import train_alone
-
-        return [train_alone(attempt)]
+        return [train_on_joint(attempt) if attempt.recipe.rule == JOINT else train_alone(attempt)]
 
 
 def _rule(spec: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from analysis.ratings.agreement import agreements, repeats
 from analysis.results.published import results
-from harness.systems.prompting.asking import Answers, Prices, Purse
+from harness.systems.prompted.asking import Answers, Prices, Purse
 from tasks.ratings import constructs, ratings, ratings_in
 from tasks.registry import Registry
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -30,7 +30,7 @@ SETTINGS = {"temperature": 0.0, "max_tokens": 16}
 CALLS = 18 * 3
 PROCESS = """
 import sys
-from harness.systems.prompting import asking
+from harness.systems.prompted import asking
 asking.FIRST_WAIT = 0.0
 from harness.cli.main import main
 sys.exit(main(sys.argv[1:]))
@@ -50,7 +50,7 @@ classes = ["no", "yes"]
 def quiet_place(monkeypatch, tmp_path):
     for name in ("EMPATHY_API_KEY", "OPENAI_API_KEY", "EMPATHY_SERVER", "EMPATHY_STORE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("harness.systems.prompting.asking.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("harness.systems.prompted.asking.FIRST_WAIT", 0.0)
     for compare in (agreements, repeats):
         monkeypatch.setattr(f"analysis.ratings.agreement.{compare.__name__}", partial(compare, draws=99))
     monkeypatch.chdir(tmp_path)

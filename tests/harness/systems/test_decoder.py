@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,11 +11,11 @@ import torch
 
 from harness.study.backbone import AS_SYSTEMS
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.decoders import Trained
+from harness.systems.decoder.network import TrainedDecoder
 from harness.systems.weights import POSITIONS_OF_DECODERS
 from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Instruction
-from tests.harness.systems.encoders.test_encoder import row_of
+from tests.harness.systems.test_encoder import row_of
 from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
 from tests.support.studies.small_study import run_systems, small_study
 from tests.support.systems.options import by_a_pass_per_option
@@ -43,7 +44,9 @@ def fit_of(folder, weights, watch=lambda step, steps: None, rows=48, **changes):
 
 
 def trained(weights, **changes):
-    return Trained(KIND.configured({**SMALL, "weights": weights, **changes}, "test"), Place(), ASKS, 7)
+    return TrainedDecoder(
+        KIND.configured({**SMALL, "weights": weights, **changes}, "test"), Place(), 7, instruction=asdict(ASKS)
+    )
 
 
 def test_a_prompt_is_lines_of_the_instruction_the_turns_and_the_question_and_asks_for_the_answer():

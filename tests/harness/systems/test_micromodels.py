@@ -21,7 +21,7 @@ from harness.study.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
 from harness.study.systems import Fit, Place, Sibling, kind_of
 from harness.systems import system_of
-from harness.systems.micromodels import (
+from harness.systems.micromodels.parts import (
     FARTHEST,
     Machine,
     Seeds,

@@ -50,7 +50,7 @@ def test_a_file_that_was_not_named_is_no_system(command, tmp_path):
     ("name", "text", "refusal"),
     [
         ("own.py", "raise ValueError('odd')", "own.py: it cannot be run: ValueError: odd"),
-        ("own.py", "VERSION = 1", "own.py has no READS, which every system declares"),
+        ("own.py", "VERSION = 1", "own.py has 0 classes of Kind, and every system declares a single one"),
         ("majority.py", "VERSION = 1", "'majority' is a system that is shipped; give the file another name"),
         ("own.txt", "", "own.txt: no such Python file"),
     ],
@@ -66,17 +66,20 @@ def test_a_file_that_is_no_system_is_refused_in_one_line(name, text, refusal, tm
 @pytest.mark.parametrize(
     ("slip", "meant"),
     [
-        ('PACKAGE = ("torch",)', "PACKAGES"),
-        ("def pass_count(config):\n    return 2.0", "passes"),
-        ("def keep_bytes(config, outputs, backbone):\n    return 1", "kept_bytes"),
-        ("def identify(config):\n    return {}", "identity"),
-        ('locals = ("url",)', "LOCAL"),
-        ("def checked(config, name, task):\n    return None", "check"),
+        ('    PACKAGE = ("torch",)', "packages"),
+        ("    def pass_count(self, config):\n        return 2.0", "passes"),
+        ("    def keep_bytes(self, config, outputs, backbone):\n        return 1", "kept_bytes"),
+        ("    def identify(self, config):\n        return {}", "identity"),
+        ('    locals = ("url",)', "local"),
+        ("    def checked(self, config, name, task):\n        return None", "check"),
+        ("    versoin = 2", "version"),
+        ('\nPACKAGES = ("torch",)', "packages"),
+        ("\ndef leaving(config, instruction, parts, seed, answers):\n    return None", "leaving"),
     ],
 )
 def test_a_name_that_looks_like_one_of_the_contract_is_refused_with_the_nearest(slip, meant, tmp_path):
     text = FILES[0].read_text()
-    (tmp_path / "own.py").write_text(f"{text}\n\n{slip}\n")
+    (tmp_path / "own.py").write_text(f"{text}\n{slip}\n")
     with pytest.raises(BadStudy, match=rf"which nothing reads; did you mean {meant}\?") as problem:
         add_files([tmp_path / "own.py"])
     assert "\n" not in str(problem.value)

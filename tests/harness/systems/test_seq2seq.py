@@ -16,13 +16,14 @@ from harness.engines.remote import _of_rows
 from harness.study.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.instructed import LEAST, Frame, Marks, Reader, frame_of
-from harness.systems.seq2seq import LongerEmbedding, LongerHead, Trained, options_of, packed, scores
+from harness.systems.answering import EncoderDecoder, packed, scores_of
+from harness.systems.instructed import LEAST, Frame, Marks, PromptReader, frame_of
+from harness.systems.seq2seq.network import LongerEmbedding, LongerHead, TrainedT5
 from harness.systems.weights import resolve_t5
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import METRICS, Instruction
-from tests.harness.systems.encoders.test_encoder import folder_of, row_of
+from tests.harness.systems.test_encoder import folder_of, row_of
 from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
 from tests.support.studies.small_study import small_study
 from tests.support.systems.options import by_a_pass_per_option
@@ -51,12 +52,12 @@ def fit_of(folder, watch=lambda step, steps: None, rows=48, asks=ASKS, **changes
 
 
 def trained(asks=ASKS, **changes):
-    return Trained(KIND.configured({**SMALL, **changes}, "test"), Place(), asks, 7)
+    return TrainedT5(KIND.configured({**SMALL, **changes}, "test"), Place(), 7, instruction=dataclasses.asdict(asks))
 
 
 def expected_of(fitted, rows):
     prompts = [prompt.ids for prompt in fitted.read(rows)]
-    return by_a_pass_per_option(fitted.network, prompts, fitted.options, fitted.start)
+    return by_a_pass_per_option(fitted.network, prompts, fitted.options, fitted.model.start)
 
 
 # What is read.
@@ -72,7 +73,7 @@ def ids_of(text):
 @settings(deadline=None)
 @given(st.lists(TEXTS, max_size=4), TEXTS, st.lists(TEXTS, max_size=4), st.integers(18 + 1 + LEAST, 120))
 def test_the_instruction_is_never_cut_and_the_outermost_turns_are_cut_first(earlier, text, later, tokens):
-    reader = Reader(load_tokenizer(resolve("random-tiny")), tokens, FRAME, Marks(closing=(END,)), "seq2seq")
+    reader = PromptReader(load_tokenizer(resolve("random-tiny")), tokens, FRAME, Marks(closing=(END,)), "seq2seq")
     (prompt,) = reader([row_of(earlier, text, later)])
     above, before, after = map(ids_of, FRAME)
     assert len(prompt.ids) <= tokens
@@ -164,7 +165,7 @@ def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
 def test_few_logits_at_a_time_rank_alike(monkeypatch):
     fitted, rows = trained(), rows_of("multiclass", 9, 3)
     whole = fitted.predict(rows).logits
-    monkeypatch.setattr("harness.systems.seq2seq.MOST_LOGITS", 1)
+    monkeypatch.setattr("harness.systems.answering.MOST_LOGITS", 1)
     np.testing.assert_allclose(fitted.predict(rows).logits, whole, atol=1e-4)
 
 
@@ -187,20 +188,20 @@ class Constructed(torch.nn.Module):
 def test_no_does_not_beat_no_communication_because_it_begins_it():
     options = packed([(NO, STOP), (NO, COMMUNICATION, STOP)], OPEN, torch.device("cpu"))
     batch = {name: torch.ones(2, 3, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
-    ranked = scores(Constructed(), batch, options)
+    ranked = scores_of(Constructed(), batch, options)
     expected = torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log()
     torch.testing.assert_close(ranked, expected)
     without = packed([(NO,), (NO, COMMUNICATION)], OPEN, torch.device("cpu"))
-    wrong = scores(Constructed(), batch, without)
+    wrong = scores_of(Constructed(), batch, without)
     assert (wrong[:, 0] > wrong[:, 1]).all(), "without its end the shorter would win"
 
 
 def test_options_that_are_the_same_tokens_or_none_are_refused(words):
-    tokenizer = load_tokenizer(resolve_t5(words))
+    model = EncoderDecoder(resolve_t5(words), torch.device("cpu"))
     with pytest.raises(BadInput, match="options 'yes' and 'nay' are the same tokens of these weights; rename one"):
-        options_of(tokenizer, ["yes", "nay"], 1)
+        model.options(["yes", "nay"], "")
     with pytest.raises(BadInput, match="option ' ' has no token of these weights"):
-        options_of(tokenizer, ["no", " "], 1)
+        model.options(["no", " "], "")
 
 
 # New tokens.
