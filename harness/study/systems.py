@@ -28,7 +28,7 @@ from harness.study.device import ANY_DEVICE, Device
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import nearest
 from tasks.splits.loading import Splits
-from tasks.task import KINDS, Example, Instruction, Label, Task, Turn
+from tasks.task import KINDS, Example, Instruction, Label, Task
 
 ROOM = "harness.systems"
 SHIPPED = ("bi-encoder", "clsn", "decoder", "encoder", "majority", "micromodels", "prompted", "seq2seq", "tfidf")
@@ -324,16 +324,24 @@ class Kind(ABC, Generic[C]):
         Lists become tuples, and whole numbers may stand for others. Ranges are checked by the settings themselves,
         which raise ValueError.
         """
-        fields = dataclasses.fields(self.config)  # type: ignore[arg-type]  # Kind.of has looked
-        defaults = {item.name: getattr(self.config(), item.name) for item in fields}
+        names = [item.name for item in dataclasses.fields(self.config)]  # type: ignore[arg-type]  # a dataclass
+        defaults, given = {name: getattr(self.config(), name) for name in names}, {}
         for name, value in values.items():
             if name not in defaults:
                 raise BadStudy(f"{where}: system {self.name!r} has no setting {name!r}{nearest(name, defaults)}")
-            if not _is_like(value, defaults[name]):
-                raise BadStudy(f"{where}: {name} {value!r} is not of the kind of its default, {defaults[name]!r}")
-        given = {name: _as(value, defaults[name]) for name, value in values.items()}
-        if WINDOW in defaults and (problem := _problem_of_window(given.get(WINDOW, defaults[WINDOW]))):
-            raise BadStudy(f"{where}: {problem}")
+            try:
+                given[name] = _like(value, defaults[name])
+            except TypeError:
+                raise BadStudy(
+                    f"{where}: {name} {value!r} is not of the kind of its default, {defaults[name]!r}"
+                ) from None
+        window = given.get(WINDOW, defaults.get(WINDOW, (0, 0)))
+        turns = list(window) if isinstance(window, tuple) else window
+        if turns is window or len(turns) != 2 or not all(type(count) is int and count >= 0 for count in turns):
+            raise BadStudy(
+                f"{where}: {WINDOW} {turns!r} is no pair of whole numbers from 0, of earlier and of later turns, as in"
+                " [3, 3]"
+            )
         try:
             return self.config(**given)
         except ValueError as problem:
@@ -386,31 +394,18 @@ def _check_names(name: str, module: ModuleType, kind: type[Kind[Any]]) -> None:
                 )
 
 
-def _is_like(value: object, default: object) -> bool:
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(default, bool) and isinstance(value, bool)
-    if isinstance(default, float):
-        return isinstance(value, int | float)
-    if isinstance(default, tuple):
-        return isinstance(value, list | tuple) and all(_is_like(part, default[0] if default else "") for part in value)
-    return isinstance(value, type(default))
-
-
-def _as(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TOML
-    if isinstance(default, tuple):
-        return tuple(_as(part, default[0]) if default else part for part in value)
-    return float(value) if isinstance(default, float) else value
+def _like(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TOML
+    """A value as settings hold it; TypeError where it is not of the kind of its default."""
+    if isinstance(default, tuple) and isinstance(value, list | tuple):
+        return tuple(_like(part, default[0] if default else "") for part in value)
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        raise TypeError
+    return value
 
 
 # Turns around a row's text, as a system asks for them.
-
-
-def _problem_of_window(window: object) -> str:
-    """What is wrong with the value of a field ``window``, in words; empty where it is a pair of whole numbers."""
-    if isinstance(window, tuple) and len(window) == 2 and all(type(turns) is int and turns >= 0 for turns in window):
-        return ""
-    shown = list(window) if isinstance(window, tuple) else window
-    return f"{WINDOW} {shown!r} is no pair of whole numbers from 0, of earlier and of later turns, as in [3, 3]"
 
 
 def turns_after(config: Any) -> int:  # noqa: ANN401 - the kind's own Config
@@ -427,11 +422,9 @@ def in_window(rows: Sequence[Example], config: Any) -> tuple[Example, ...]:  # n
     if window is None:
         return tuple([row._replace(after=()) if row.after else row for row in rows])
     earlier, later = window
-    return tuple([row._replace(context=_last(row.context, earlier), after=row.after[:later]) for row in rows])
-
-
-def _last(turns: tuple[Turn, ...], count: int) -> tuple[Turn, ...]:
-    return turns[max(0, len(turns) - count) :]
+    starts = [max(0, len(row.context) - earlier) for row in rows]
+    cut = zip(rows, starts, strict=True)
+    return tuple([row._replace(context=row.context[start:], after=row.after[:later]) for row, start in cut])
 
 
 def kind_of(name: str) -> Kind[Any]:
@@ -491,7 +484,7 @@ def _run(path: Path) -> ModuleType:
     return module
 
 
-# What a study says of its systems; harness.study.systems says whether they can read its tasks.
+# What a study says of its systems, and whether they can read its tasks.
 
 
 def leak_of(config: Mapping[str, Any]) -> str:
@@ -583,7 +576,16 @@ def check_rows(kind: Kind[Any], name: str, rows: Splits, siblings: Mapping[str, 
     for other, of in siblings.items():
         if of is None:
             raise BadStudy(f"system {name!r}: sibling {other!r} is no task of the study with data here; add it")
-        _check_sibling(kind, name, task, of.task)
+        learned, label = kind.reads.sibling_labels, of.task.label.kind
+        if learned and of.task.id == task.id:
+            raise BadStudy(
+                f"system {name!r}: {task.id!r} is named as its own sibling; name its tasks: system.{name}.tasks"
+            )
+        if learned and label not in learned:
+            raise BadStudy(
+                f"system {name!r} learns from no {label} label, and sibling {other!r} has one; name a task of another"
+                f" kind: {', '.join(learned)}"
+            )
         for part in ("train", "validation", "test"):
             ids, of_other = ({row.id for row in getattr(splits, part)} for splits in (rows, of))
             if ids != of_other:
@@ -591,15 +593,3 @@ def check_rows(kind: Kind[Any], name: str, rows: Splits, siblings: Mapping[str, 
                     f"system {name!r}: {other!r} is no sibling of {task.id!r}: {len(ids ^ of_other)} ids of their"
                     f" {part} rows differ; siblings are cut alike (docs/systems-beside-adapters.md)"
                 )
-
-
-def _check_sibling(kind: Kind[Any], name: str, task: Task, other: Task) -> None:
-    """BadStudy where a system that learns from a sibling's labels can learn nothing from these."""
-    known = kind.reads.sibling_labels
-    if known and other.id == task.id:
-        raise BadStudy(f"system {name!r}: {task.id!r} is named as its own sibling; name its tasks: system.{name}.tasks")
-    if known and other.label.kind not in known:
-        raise BadStudy(
-            f"system {name!r} learns from no {other.label.kind} label, and sibling {other.id!r} has one; name a task of"
-            f" another kind: {', '.join(known)}"
-        )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from harness.study.backbone import Backbone, BadBackbone
 from harness.systems.epochs import padded_batch
 from harness.systems.weights import T5, load_answering
 from harness.training.tensors import to_device
-from harness.training.tokenizer import Tokenizer, load_tokenizer
+from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
 
 MOST_LOGITS = 2**26  # of a pass that ranks options: a number per row, token of an option and token known
@@ -46,9 +46,20 @@ class Answering(ABC):
     def __init__(self, weights: Backbone, device: torch.device) -> None:
         """Load the weights, which are not on the device yet; BadBackbone where their tokenizer names no end."""
         self.weights, self.device, self.tokenizer = weights, device, load_tokenizer(weights)
-        self.end = end_of(self.tokenizer, weights)
+        end = self.id_of("eos_token")
+        if end is None:
+            raise BadBackbone(
+                f"decoder {weights.name!r}: its tokenizer names no eos_token, with which answers end; put the files of"
+                " the tokenizer there as they come with the weights"
+            )
+        self.end = end
         self.network: Any = load_answering(weights)
         self.vocabulary: int = self.network.config.vocab_size
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a special token; None where the tokenizer has none."""
+        words = self.tokenizer.special.get(token)
+        return None if words is None else self.tokenizer.backend.token_to_id(words)
 
     def ids(self, prompt: str) -> Ids:
         """What is read of a prompt."""
@@ -85,18 +96,6 @@ def answering(weights: Backbone, device: torch.device) -> Answering:
     return EncoderDecoder(weights, device) if weights.model_type == T5 else Causal(weights, device)
 
 
-def end_of(tokenizer: Tokenizer, weights: Backbone) -> int:
-    """The id that ends an answer; BadBackbone where the tokenizer has none."""
-    end = tokenizer.special.get("eos_token")
-    number = None if end is None else tokenizer.backend.token_to_id(end)
-    if number is None:
-        raise BadBackbone(
-            f"decoder {weights.name!r}: its tokenizer names no eos_token, with which answers end; put the files of the"
-            " tokenizer there as they come with the weights"
-        )
-    return int(number)
-
-
 def distinct(options: Sequence[str], every: Sequence[Ids]) -> tuple[Ids, ...]:
     """The ids of options, ends included; BadInput where two are the same tokens, or one has none but its end."""
     for place, ids in enumerate(every):
@@ -112,13 +111,23 @@ class Causal(Answering):
     """A causal language model, which goes on with a text."""
 
     def __init__(self, weights: Backbone, device: torch.device) -> None:
-        """Load it, and look for the token that opens texts, where it was trained with one."""
+        """Load it; what opens texts is the token that its tokenizer puts before them, where it was trained with one."""
         super().__init__(weights, device)
-        self.opening = opening_of(self.tokenizer)
+        opening = self.id_of("bos_token")
+        if opening is not None and self.tokenizer.backend.encode("").ids[:1] == [opening]:
+            self.opening = (opening,)
 
     def options(self, options: Sequence[str], before: str) -> tuple[Ids, ...]:
-        """BadInput where tokens would join an option to the words before it, too."""
-        return continuations(self.tokenizer, before, options, self.end)
+        """Behind a space; BadInput where tokens would join an option to the words before it, too."""
+        (shared,) = self.tokenizer.ids([before])
+        joined = self.tokenizer.ids([f"{before} {option}" for option in options])
+        for option, ids in zip(options, joined, strict=True):
+            if ids[: len(shared)] != shared:
+                raise BadInput(
+                    f"option {option!r} has a token in common with what stands before it, {before!r}, in these weights;"
+                    " end the template with other words"
+                )
+        return distinct(options, [(*ids[len(shared) :], self.end) for ids in joined])
 
     def most_tokens(self, options: Sequence[Ids]) -> int:
         """What the weights read, less the longest option; an end is said and not read."""
@@ -131,7 +140,27 @@ class Causal(Answering):
 
     def scores(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> Tensor:
         """By keys and values of each prompt that are computed once."""
-        return scores_behind(self.network, prompts, options, self.end, self.device)
+        batch, rows, count = self.ending_together(prompts), len(prompts), len(options)
+        read = self.network(**batch, use_cache=True, logits_to_keep=1)
+        first = read.logits[:, -1].float().log_softmax(dim=-1)
+        answers = padded_batch(options, self.end, self.device)  # with padding behind what is shorter
+        ids, mask = answers["input_ids"], answers["attention_mask"]
+        kept = read.past_key_values
+        kept.batch_repeat_interleave(count)  # row 0 for every option, then row 1 for every option
+        inputs = ids[:, :-1].repeat(rows, 1)
+        lengths = batch["attention_mask"].sum(dim=1).repeat_interleave(count)
+        seen = batch["attention_mask"].repeat_interleave(count, dim=0)
+        logits = self.network(
+            input_ids=inputs,
+            attention_mask=torch.cat([seen, torch.ones_like(inputs)], dim=1),
+            position_ids=lengths[:, None] + torch.arange(inputs.shape[1], device=self.device),
+            past_key_values=kept,
+            use_cache=True,
+        ).logits.float()
+        own = logits.gather(2, ids[:, 1:].repeat(rows, 1)[..., None])[..., 0] - logits.logsumexp(dim=2)
+        further = (own * mask[:, 1:].repeat(rows, 1)).sum(dim=1).view(rows, count)
+        ranked: Tensor = first[:, ids[:, 0]] + further
+        return ranked
 
     def loss(self, prompts: Sequence[Ids], answers: Sequence[Ids]) -> Tensor:
         """A prompt's own tokens teach none.
@@ -141,75 +170,16 @@ class Causal(Answering):
         longest = max(map(len, answers))
         texts = [(*prompt, *answer[:-1]) for prompt, answer in zip(prompts, answers, strict=True)]
         targets = [[*[IGNORED] * (longest - len(answer)), *answer] for answer in answers]
-        batch = ending_together(texts, self.end, self.device)
-        logits = self.network(**batch, use_cache=False, logits_to_keep=longest).logits
+        logits = self.network(**self.ending_together(texts), use_cache=False, logits_to_keep=longest).logits
         return self.mean_over_tokens(logits, targets)
 
-
-def opening_of(tokenizer: Tokenizer) -> Ids:
-    """What the tokenizer puts before a text: the token that opens texts, where a model was trained with one."""
-    opening = tokenizer.special.get("bos_token")
-    number = None if opening is None else tokenizer.backend.token_to_id(opening)
-    whole = tokenizer.backend.encode("").ids
-    return (int(number),) if number is not None and whole[:1] == [number] else ()
-
-
-def continuations(tokenizer: Tokenizer, before: str, options: Sequence[str], end: int) -> tuple[Ids, ...]:
-    """The ids of every option behind the words ``before`` and a space, with ``end`` behind them.
-
-    BadInput where tokens would join both, two options are the same tokens, or one has none.
-    """
-    (shared,) = tokenizer.ids([before])
-    joined = tokenizer.ids([f"{before} {option}" for option in options])
-    for option, ids in zip(options, joined, strict=True):
-        if ids[: len(shared)] != shared:
-            raise BadInput(
-                f"option {option!r} has a token in common with what stands before it, {before!r}, in these weights; end"
-                " the template with other words"
-            )
-    return distinct(options, [(*ids[len(shared) :], end) for ids in joined])
-
-
-def ending_together(texts: Sequence[Ids], padding: int, device: torch.device) -> dict[str, Tensor]:
-    """``input_ids``, ``attention_mask`` and ``position_ids`` ``[n, longest]``, padding before what is shorter."""
-    longest = max(map(len, texts))
-    ids = torch.tensor([[*[padding] * (longest - len(text)), *text] for text in texts])
-    mask = torch.tensor([[0] * (longest - len(text)) + [1] * len(text) for text in texts])
-    batch = {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0)}
-    return {name: to_device(part, device) for name, part in batch.items()}
-
-
-def scores_behind(
-    network: Any,  # noqa: ANN401 - a causal language model
-    prompts: Sequence[Ids],
-    options: Sequence[Ids],
-    padding: int,
-    device: torch.device,
-) -> Tensor:
-    """The log-probability ``[n, options]`` of every option after each prompt, whose keys and values are kept; fp32."""
-    batch, count = ending_together(prompts, padding, device), len(options)
-    read = network(**batch, use_cache=True, logits_to_keep=1)
-    first = read.logits[:, -1].float().log_softmax(dim=-1)
-    answers = padded_batch(options, padding, device)  # with padding behind what is shorter
-    ids, mask = answers["input_ids"], answers["attention_mask"]
-    rows = len(prompts)
-    kept = read.past_key_values
-    kept.batch_repeat_interleave(count)  # row 0 for every option, then row 1 for every option
-    inputs = ids[:, :-1].repeat(rows, 1)
-    lengths = batch["attention_mask"].sum(dim=1).repeat_interleave(count)
-    seen = batch["attention_mask"].repeat_interleave(count, dim=0)
-    logits = network(
-        input_ids=inputs,
-        attention_mask=torch.cat([seen, torch.ones_like(inputs)], dim=1),
-        position_ids=lengths[:, None] + torch.arange(inputs.shape[1], device=device),
-        past_key_values=kept,
-        use_cache=True,
-    ).logits.float()
-    targets = ids[:, 1:].repeat(rows, 1)
-    own = logits.gather(2, targets[..., None])[..., 0] - logits.logsumexp(dim=2)
-    further = (own * mask[:, 1:].repeat(rows, 1)).sum(dim=1).view(rows, count)
-    ranked: Tensor = first[:, ids[:, 0]] + further
-    return ranked
+    def ending_together(self, texts: Sequence[Ids]) -> dict[str, Tensor]:
+        """``input_ids``, ``attention_mask`` and ``position_ids`` ``[n, longest]``, padding before what is shorter."""
+        longest = max(map(len, texts))
+        ids = torch.tensor([[*[self.end] * (longest - len(text)), *text] for text in texts])
+        mask = torch.tensor([[0] * (longest - len(text)) + [1] * len(text) for text in texts])
+        batch = {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0)}
+        return {name: to_device(part, self.device) for name, part in batch.items()}
 
 
 class EncoderDecoder(Answering):
@@ -235,9 +205,22 @@ class EncoderDecoder(Answering):
         return max(1, MOST_LOGITS // (sum(map(len, options)) * self.vocabulary))
 
     def scores(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> Tensor:
-        """By one pass of the encoder."""
-        batch = padded_batch(prompts, self.padding, self.device)
-        return scores_of(self.network, batch, packed(options, self.start, self.device))
+        """By one pass of the encoder, and one of the decoder over all options in a sequence of length p."""
+        rows, device = len(prompts), self.device
+        inputs = torch.tensor([id for option in options for id in (self.start, *option[:-1])], device=device)
+        targets = torch.tensor([id for option in options for id in option], device=device)
+        number = torch.tensor([number for number, option in enumerate(options) for _ in option], device=device)  # [p]
+        places = torch.arange(len(number), device=device)
+        sees = (number[:, None] == number) & (places[:, None] >= places)  # [p, p]
+        mask = torch.zeros(sees.shape, device=device).masked_fill(~sees, torch.finfo(torch.float32).min)
+        logits = self.network(
+            **padded_batch(prompts, self.padding, device),
+            decoder_input_ids=inputs.expand(rows, -1),
+            decoder_attention_mask=mask.expand(rows, 1, -1, -1),
+            use_cache=False,
+        ).logits.float()
+        own = logits.gather(2, targets.expand(rows, -1)[..., None])[..., 0] - logits.logsumexp(dim=2)
+        return torch.zeros(rows, len(options), device=device).index_add(1, number, own)
 
     def loss(self, prompts: Sequence[Ids], answers: Sequence[Ids]) -> Tensor:
         """Answers have padding behind them, which is not counted."""
@@ -250,42 +233,3 @@ class EncoderDecoder(Answering):
             use_cache=False,
         ).logits
         return self.mean_over_tokens(logits, targets)
-
-
-class Packed(NamedTuple):
-    """Options in one sequence of length p: what the decoder reads, what it is to say, and whose place is whose.
-
-    ``inputs [p]``, ``targets [p]`` and ``option [p]`` (the option's number); ``mask [1, 1, p, p]`` is 0 where a
-    position may look and the lowest number elsewhere.
-    """
-
-    inputs: Tensor
-    targets: Tensor
-    option: Tensor
-    mask: Tensor
-
-
-def packed(options: Sequence[Ids], start: int, device: torch.device) -> Packed:
-    """The options, each behind ``start``, which opens every answer."""
-    inputs = [id for option in options for id in (start, *option[:-1])]
-    targets = [id for option in options for id in option]
-    numbers = torch.tensor([number for number, option in enumerate(options) for _ in option])
-    places = torch.arange(len(numbers))
-    sees = (numbers[:, None] == numbers) & (places[:, None] >= places)
-    mask = torch.zeros(sees.shape).masked_fill(~sees, torch.finfo(torch.float32).min)
-    on_device = [part.to(device) for part in (torch.tensor(inputs), torch.tensor(targets), numbers, mask[None, None])]
-    return Packed(*on_device)
-
-
-def scores_of(network: Any, batch: dict[str, Tensor], options: Packed) -> Tensor:  # noqa: ANN401 - a T5
-    """The log-probability ``[n, options]`` of every option after each prompt of a batch; fp32."""
-    rows = len(batch["input_ids"])
-    logits = network(
-        **batch,
-        decoder_input_ids=options.inputs.expand(rows, -1),
-        decoder_attention_mask=options.mask.expand(rows, -1, -1, -1),
-        use_cache=False,
-    ).logits.float()
-    own = logits.gather(2, options.targets.expand(rows, -1)[..., None])[..., 0] - logits.logsumexp(dim=2)
-    summed = torch.zeros(rows, int(options.option[-1]) + 1, device=own.device)
-    return summed.index_add(1, options.option, own)

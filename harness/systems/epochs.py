@@ -11,13 +11,12 @@ import hashlib
 import json
 import logging
 import math
-import sys
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -29,13 +28,14 @@ from torch import Tensor, nn
 from adapters_store import disk
 from harness.study.backbone import Backbone
 from harness.study.cell import seed_of
-from harness.study.systems import Fit, Fitted, Place
-from harness.training.batches import cuts, evaluation_batches, training_batches
+from harness.study.systems import Fit, Fitted, Place, Predicted
+from harness.training.batches import EVALUATION_BATCH, cuts, evaluation_batches, training_batches
 from harness.training.recipe import finite
 from harness.training.tensors import to_device
 from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks import metrics
 from tasks.errors import BadInput
+from tasks.task import Example
 
 
 class Text(NamedTuple):
@@ -77,11 +77,11 @@ def in_batches(
     lengths: Sequence[int],
     outputs: int,
     logits_of: Callable[[list[int]], Tensor],
-    most: Callable[[int], int] = lambda length: sys.maxsize,
+    most: Callable[[int], int],
 ) -> NDArray[np.float32]:
     """Logits ``[n, outputs]`` of texts of these ``lengths``, which ``logits_of`` gives of those with some numbers.
 
-    Texts of like length go together, of which there are at most as many as ``most`` says of the length of the first.
+    Texts of like length go together, of which there are at most as many as ``most`` says of the longest.
     """
     logits = np.zeros((len(lengths), outputs), dtype=np.float32)
     with torch.inference_mode():
@@ -105,33 +105,41 @@ WEIGHT, BEST = "weight", "best"  # what names of a checkpoint's tensors begin wi
 LossOf = Callable[[Sequence[int], int], Tensor]  # of the training rows with these numbers, in this epoch
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long a network is trained, and at what rate.
+class ReadRow(Protocol):
+    """A row as a network reads it."""
 
-    The learning rate falls to 0 in a line over all steps where it ``decays``. With ``patience`` the epoch that is best
-    on the validation rows is kept, the earliest of equals, and training stops once so many epochs in a row were no
-    better; without, the last epoch is kept.
-    """
+    @property
+    def ids(self) -> Sequence[int]:
+        """Its tokens."""
+        ...
 
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    decays: bool = True
-    patience: int = 0
-    cut: int = 0
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has more than are read."""
+        ...
 
 
-class EpochTrained(Fitted):
+R = TypeVar("R", bound=ReadRow)
+
+
+class EpochTrained(Fitted, Generic[R]):
     """A network with its weights, made of settings, a place, a seed, and what it has to know of its task as JSON.
 
     A subclass builds ``network`` on ``backbone``, draws from ``seed`` whatever is drawn, and calls ``will_train``.
+
+    Settings have ``epochs``, ``batch_size``, ``learning_rate``, ``precision`` and perhaps ``patience``. The rate falls
+    to 0 in a line over all steps where it ``decays``. With ``patience`` the epoch that is best on the validation rows
+    is kept, the earliest of equals, and training stops once so many epochs in a row were no better; without, the last
+    epoch is kept. Of a batch so many tokens as ``cut`` says go through the network at a time; with 0, all.
     """
 
     stands_on = "backbone"  # what the file of settings calls the weights that the network begins with
+    decays = False
+    cut = 0
     config: Any
     network: nn.Module
     weights: dict[str, Tensor]
+    outputs: int  # logits of a row
 
     def __init__(self, config: Any, place: Place, seed: int, **facts: Any) -> None:  # noqa: ANN401 - a kind's
         """Nothing is built yet; ``facts`` are what ``facts_of`` says of the task."""
@@ -158,9 +166,37 @@ class EpochTrained(Fitted):
         fitted.fit(fit)
         return fitted
 
-    @abstractmethod
     def fit(self, fit: Fit) -> None:
-        """Train on the training rows."""
+        """Train on the training rows; not at all where there is no epoch."""
+        if self.config.epochs:
+            rows = self.read(fit.train)
+            self.train(fit, [len(row.ids) for row in rows], self.loss_of(fit, rows))
+
+    @abstractmethod
+    def read(self, rows: Sequence[Example]) -> list[R]:
+        """The rows as the network reads them, in their order."""
+
+    @abstractmethod
+    def loss_of(self, fit: Fit, rows: Sequence[R]) -> LossOf:
+        """What gives the mean loss of some of the training ``rows``."""
+
+    @abstractmethod
+    def logits(self, rows: Sequence[R]) -> Tensor:
+        """Logits ``[n, outputs]`` of rows, fp32."""
+
+    def most_rows(self, tokens: int) -> int:
+        """How many rows of so many tokens are predicted at a time at most."""
+        return EVALUATION_BATCH
+
+    def predict(self, rows: Sequence[Example]) -> Predicted:
+        """Logits, and which rows were read in part."""
+        self.network.eval()
+        read = self.read(rows)
+        lengths = [len(row.ids) for row in read]
+        logits = in_batches(
+            lengths, self.outputs, lambda some: self.logits([read[row] for row in some]), self.most_rows
+        )
+        return Predicted(logits, is_cut=np.array([row.is_cut for row in read], dtype=bool))
 
     def will_train(self, is_trained: Callable[[str], bool]) -> None:
         """Let the network's parameters be trained whose names say so, and no pooler: no system here reads it."""
@@ -168,26 +204,25 @@ class EpochTrained(Fitted):
             parameter.requires_grad_(".pooler." not in name and is_trained(name))
         self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
 
-    def train(self, fit: Fit, schedule: Schedule, lengths: Sequence[int], loss_of: LossOf) -> None:
+    def train(self, fit: Fit, lengths: Sequence[int], loss_of: LossOf) -> None:
         """Train on the rows of these ``lengths`` (in tokens), from the last epoch that ``fit.checkpoint`` has."""
-        optimizer = torch.optim.AdamW(
-            self.weights.values(), lr=schedule.learning_rate, eps=EPSILON, weight_decay=0.0, fused=True
-        )
+        epochs, patience, rate = self.config.epochs, getattr(self.config, "patience", 0), self.config.learning_rate
+        optimizer = torch.optim.AdamW(self.weights.values(), lr=rate, eps=EPSILON, weight_decay=0.0, fused=True)
         checkpoint = Checkpoint(fit)
         best = checkpoint.read(self, optimizer)
         gold = [row.label for row in fit.validation]
-        for epoch in range(len(self.history) + 1, schedule.epochs + 1):
+        for epoch in range(len(self.history) + 1, epochs + 1):
             no_better = len(self._scores) - best_epoch(self._scores) if self._scores else 0
-            if schedule.patience and no_better >= schedule.patience:
+            if patience and no_better >= patience:
                 break
-            loss = self._epoch(fit, schedule, epoch, lengths, loss_of, optimizer)
+            loss = self._epoch(fit, epoch, lengths, loss_of, optimizer)
             score = metrics.score(fit.metric, gold, self.predict(fit.validation).logits)
             self.history.append({"epoch": epoch, "train_loss": finite(loss), "validation": finite(score)})
-            if schedule.patience and best_epoch(self._scores) == epoch:
+            if patience and best_epoch(self._scores) == epoch:
                 best = {name: value.detach().clone() for name, value in self.weights.items()}
             checkpoint.write(self, optimizer, best)
-            fit.watch(epoch, schedule.epochs)
-        self.best_epoch = best_epoch(self._scores) if schedule.patience else schedule.epochs
+            fit.watch(epoch, epochs)
+        self.best_epoch = best_epoch(self._scores) if patience else epochs
         if best is not None:
             self.put(best)
 
@@ -197,25 +232,18 @@ class EpochTrained(Fitted):
         return [-math.inf if step["validation"] is None else float(step["validation"]) for step in self.history]
 
     def _epoch(
-        self,
-        fit: Fit,
-        schedule: Schedule,
-        epoch: int,
-        lengths: Sequence[int],
-        loss_of: LossOf,
-        optimizer: torch.optim.Optimizer,
+        self, fit: Fit, epoch: int, lengths: Sequence[int], loss_of: LossOf, optimizer: torch.optim.Optimizer
     ) -> float:
         """Train an epoch; the mean loss of its rows."""
         self.network.train()
-        of_epoch = math.ceil(len(lengths) / schedule.batch_size)
+        config, of_epoch = self.config, math.ceil(len(lengths) / self.config.batch_size)
         total, step = 0.0, (epoch - 1) * of_epoch
-        for numbers in training_batches(lengths, schedule.batch_size, seed=fit.seed, target="pairs", epoch=epoch):
+        for numbers in training_batches(lengths, config.batch_size, seed=fit.seed, target="pairs", epoch=epoch):
             torch.manual_seed(seed_of(fit.seed, "dropout", step))
-            if schedule.decays:
-                left = 1 - step / (of_epoch * schedule.epochs)
-                optimizer.param_groups[0]["lr"] = schedule.learning_rate * left
+            if self.decays:
+                optimizer.param_groups[0]["lr"] = config.learning_rate * (1 - step / (of_epoch * config.epochs))
             optimizer.zero_grad(set_to_none=True)
-            for cut in cuts(numbers, lengths, schedule.cut) if schedule.cut else [numbers]:
+            for cut in cuts(numbers, lengths, self.cut) if self.cut else [numbers]:
                 loss = loss_of(cut, epoch) * (len(cut) / len(numbers))
                 loss.backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach()) * len(numbers)
@@ -272,7 +300,7 @@ class Checkpoint:
         self.identity = {"torch": torch.__version__, "seed": fit.seed, "rows": digest, **asdict(fit.config)}
 
     def write(
-        self, fitted: EpochTrained, optimizer: torch.optim.Optimizer, best: Mapping[str, Tensor] | None = None
+        self, fitted: EpochTrained[Any], optimizer: torch.optim.Optimizer, best: Mapping[str, Tensor] | None = None
     ) -> None:
         """Replace the checkpoint; where that cannot be written, training goes on, and a warning says so."""
         tensors = {f"{WEIGHT}/{name}": value for name, value in fitted.weights.items()}
@@ -291,7 +319,7 @@ class Checkpoint:
             half.unlink(missing_ok=True)
             log.warning("%s: not written (%s); an interrupted run would go on from further back", self.path, error)
 
-    def read(self, fitted: EpochTrained, optimizer: torch.optim.Optimizer) -> dict[str, Tensor] | None:
+    def read(self, fitted: EpochTrained[Any], optimizer: torch.optim.Optimizer) -> dict[str, Tensor] | None:
         """Put a checkpoint back, if there is one, and return the best epoch's weights where it has any.
 
         One that is damaged or another's is passed over, and named.

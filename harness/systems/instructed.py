@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from harness.study.cell import seed_of
-from harness.study.systems import Fit, Place, Predicted
+from harness.study.systems import Fit, Place
 from harness.systems.answering import Ids, answering
-from harness.systems.epochs import EpochTrained, Schedule, in_batches
+from harness.systems.epochs import EpochTrained, LossOf
 from harness.systems.weights import with_products
 from harness.training.inputs import sides
 from harness.training.tokenizer import Tokenizer
@@ -106,7 +105,7 @@ class PromptReader:
         return Read((*self.above, *dialogue, *self.before, *asked, *self.after), is_cut)
 
 
-class Instructed(EpochTrained):
+class Instructed(EpochTrained[Read]):
     """A network with the instruction that it is asked by."""
 
     stands_on = "weights"
@@ -134,7 +133,7 @@ class Instructed(EpochTrained):
                 f"system {self.system!r} is to read tokens = {config.tokens}, and {self.backbone.name!r} reads at most"
                 f" {most}; set tokens to that or less"
             )
-        self.read = self.reader(self.instruction)
+        self.reader = self.reader_of(self.instruction)
         self.model.network = self.network = self.model.network.to(self.device).eval()
         self.will_train(self.is_trained)
 
@@ -160,7 +159,7 @@ class Instructed(EpochTrained):
         """The words around a row."""
         return frame_of(instruction) if self.config.instruction else Frame()
 
-    def reader(self, instruction: Instruction) -> PromptReader:
+    def reader_of(self, instruction: Instruction) -> PromptReader:
         """What reads rows by this instruction; BadInput where it leaves a text no room."""
         marks = Marks(self.model.opening, self.turn, self.model.closing)
         return PromptReader(self.tokenizer, self.config.tokens, self.frame(instruction), marks, self.system)
@@ -173,40 +172,34 @@ class Instructed(EpochTrained):
         if not self.config.instruction:
             raise BadInput("it was trained without an instruction, so that no option is read")
         other = copy.copy(self)
-        other.options, other.read = self.options_of(instruction, classes), self.reader(instruction)
+        other.options, other.reader = self.options_of(instruction, classes), self.reader_of(instruction)
         other.instruction = instruction
         return other
 
-    def fit(self, fit: Fit) -> None:
-        """Train for all epochs, or until validation rows gain no more; not at all where there is no epoch."""
-        config = self.config
-        if not config.epochs:
-            return
-        prompts = self.read(fit.train)
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        """One of each option."""
+        return len(self.options)
+
+    def read(self, rows: Sequence[Example]) -> list[Read]:
+        """The rows' prompts."""
+        return self.reader(rows)
+
+    def loss_of(self, fit: Fit, rows: Sequence[Read]) -> LossOf:
+        """The cross-entropy of the gold options."""
         gold = [int(row.label) for row in fit.train if not isinstance(row.label, tuple)]
-        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience)
-
-        def loss_of(numbers: Sequence[int], epoch: int) -> Tensor:
-            return self.loss([prompts[number] for number in numbers], [gold[number] for number in numbers])
-
-        self.train(fit, schedule, [len(prompt.ids) for prompt in prompts], loss_of)
+        return lambda numbers, _: self.loss([rows[row] for row in numbers], [gold[row] for row in numbers])
 
     def loss(self, prompts: Sequence[Read], gold: Sequence[int]) -> Tensor:
         """The mean cross-entropy over all tokens of the gold options, ends included."""
         with self.in_precision():
             return self.model.loss([prompt.ids for prompt in prompts], [self.options[number] for number in gold])
 
-    def predict(self, rows: Sequence[Example]) -> Predicted:
+    def logits(self, rows: Sequence[Read]) -> Tensor:
         """The log-probability of every option, as the logit of its class."""
-        self.network.eval()
-        prompts = self.read(rows)
+        with self.in_precision():
+            return self.model.scores([prompt.ids for prompt in rows], self.options)
 
-        def scores(numbers: Sequence[int]) -> Tensor:
-            with self.in_precision():
-                return self.model.scores([prompts[number].ids for number in numbers], self.options)
-
-        def most(tokens: int) -> int:
-            return self.model.most_rows(tokens, self.options)
-
-        logits = in_batches([len(prompt.ids) for prompt in prompts], len(self.options), scores, most)
-        return Predicted(logits, is_cut=np.array([prompt.is_cut for prompt in prompts], dtype=bool))
+    def most_rows(self, tokens: int) -> int:
+        """As many as memory is meant to hold."""
+        return self.model.most_rows(tokens, self.options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from harness.study.systems import Fit, Kind, Place, Range, classes_in
 
@@ -36,18 +36,18 @@ class NetworkKind(Kind[C]):
     packages = ADAPTED
 
     @property
-    def network(self) -> type[EpochTrained]:
+    def network(self) -> type[EpochTrained[Any]]:
         """The network's class; torch is loaded here."""
         from harness.systems.epochs import EpochTrained
 
-        network: type[EpochTrained]
+        network: type[EpochTrained[Any]]
         (network,) = classes_in(import_module(f"{type(self).__module__}.network"), EpochTrained)
         return network
 
-    def fit(self, fit: Fit) -> EpochTrained:
+    def fit(self, fit: Fit) -> EpochTrained[Any]:
         """Train the network on the training rows."""
         return self.network.of(fit)
 
-    def load(self, folder: Path, place: Place) -> EpochTrained:
+    def load(self, folder: Path, place: Place) -> EpochTrained[Any]:
         """What ``save`` has written."""
         return self.network.load(folder, place, lambda settings: self.configured(settings, str(folder)))

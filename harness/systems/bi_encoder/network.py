@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from harness.study.systems import Fit, Place, Predicted, Span
 from harness.systems.attributions import Reading
 from harness.systems.bi_encoder import BiEncoderSettings
 from harness.systems.dropout import Attention
-from harness.systems.epochs import EpochTrained, Schedule, Text, in_batches, padded_batch, read_text, unpadded
+from harness.systems.epochs import EpochTrained, LossOf, Text, in_batches, padded_batch, read_text, unpadded
 from harness.systems.weights import load_encoder
 from harness.training.tensors import to_device
 from tasks.rationales import placed
@@ -97,7 +97,7 @@ def _draw(part: nn.Module) -> None:
         nn.init.zeros_(part.bias)
 
 
-def loss_of(
+def weighted_loss(
     levels: Tensor, marks: Tensor | None, labels: Tensor, marked: Tensor, weights: tuple[float, float]
 ) -> Tensor:
     """Cross-entropy of the levels ``[n, outputs]`` and, where there are any, of the marks ``[n, t, 2]``, weighted.
@@ -111,9 +111,23 @@ def loss_of(
     return loss
 
 
-class TrainedBiEncoder(EpochTrained):
+class Pair(NamedTuple):
+    """A response and its post: all earlier turns, of which the end is what is left out if they are long."""
+
+    response: Text
+    post: Text
+    is_cut: bool
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The response's tokens."""
+        return self.response.ids
+
+
+class TrainedBiEncoder(EpochTrained[Pair]):
     """A bi-encoder with its weights."""
 
+    decays = True
     config: BiEncoderSettings
 
     def __init__(self, config: BiEncoderSettings, place: Place, seed: int, *, outputs: int) -> None:
@@ -139,32 +153,31 @@ class TrainedBiEncoder(EpochTrained):
         """How many levels there are."""
         return {"outputs": fit.label.n_outputs}
 
-    # Training.
+    def read(self, rows: Sequence[Example]) -> list[Pair]:
+        """The rows' responses and posts."""
+        pairs = []
+        for row in rows:
+            posts = "\n".join(turn.text for turn in row.context)
+            response, post = (read_text(self.tokenizer, text, self.config.tokens) for text in (row.text, posts))
+            is_cut = response.is_cut or (post.is_cut and self.config.joins != "response")
+            pairs.append(Pair(response, post, is_cut))
+        return pairs
 
-    def fit(self, fit: Fit) -> None:
-        """Train for all epochs; the last epoch's weights are kept."""
-        config, rows = self.config, [self._read(row) for row in fit.train]
+    def loss_of(self, fit: Fit, rows: Sequence[Pair]) -> LossOf:
+        """That of levels, and of tokens being marked."""
         labels = torch.tensor([row.label for row in fit.train])
-        marked = [self._marked(row, text) for row, (text, _) in zip(fit.train, rows, strict=True)]
-        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate)
-        lengths = [len(text.ids) for text, _ in rows]
-        self.train(fit, schedule, lengths, lambda numbers, _: self._step(rows, labels, marked, numbers))
+        marked = [self._marked(row, pair.response) for row, pair in zip(fit.train, rows, strict=True)]
 
-    def _step(
-        self,
-        rows: Sequence[tuple[Text, Text]],
-        labels: Tensor,
-        marked: Sequence[NDArray[np.int64]],
-        numbers: Sequence[int],
-    ) -> Tensor:
-        """The loss of the rows with these numbers."""
-        levels, marks = self._forward([rows[number] for number in numbers])
-        longest = levels.shape[1] if marks is None else marks.shape[1]
-        gold = np.full((len(numbers), longest), IGNORED)
-        for place, number in enumerate(numbers):
-            gold[place, : min(len(marked[number]), longest)] = marked[number][:longest]
-        answers = to_device(labels[numbers], self.device), to_device(torch.from_numpy(gold), self.device)
-        return loss_of(levels, marks, *answers, (self.config.level_weight, self.config.rationale_weight))
+        def loss(numbers: Sequence[int], epoch: int) -> Tensor:
+            levels, marks = self._forward([rows[number] for number in numbers])
+            longest = levels.shape[1] if marks is None else marks.shape[1]
+            gold = np.full((len(numbers), longest), IGNORED)
+            for place, number in enumerate(numbers):
+                gold[place, : min(len(marked[number]), longest)] = marked[number][:longest]
+            answers = to_device(labels[numbers], self.device), to_device(torch.from_numpy(gold), self.device)
+            return weighted_loss(levels, marks, *answers, (self.config.level_weight, self.config.rationale_weight))
+
+        return loss
 
     def _marked(self, row: Example, text: Text) -> NDArray[np.int64]:
         """1 for every token of a row's rationale. A text without one is marked after its first token, or nowhere."""
@@ -176,34 +189,33 @@ class TrainedBiEncoder(EpochTrained):
         covered = [any(start < other.end and other.start < end for other in spans) for start, end in text.offsets]
         return np.array(covered, dtype=np.int64)
 
-    # Predicting.
+    def logits(self, rows: Sequence[Pair]) -> Tensor:
+        """Those of levels."""
+        return self._forward(rows)[0]
 
     def predict(self, rows: Sequence[Example]) -> Predicted:
         """Logits of levels, and the runs of tokens that are likelier marked than not, scored by their mean share."""
         self.network.eval()
-        texts = [self._read(row) for row in rows]
+        pairs = self.read(rows)
         spans: list[Span] = []
 
         def levels_of(numbers: Sequence[int]) -> Tensor:
-            levels, marks = self._forward([texts[number] for number in numbers])
+            levels, marks = self._forward([pairs[number] for number in numbers])
             if marks is not None:
                 shares = marks.softmax(dim=-1)[..., 1].cpu().numpy()
                 for number, share in zip(numbers, shares, strict=True):
-                    spans.extend(_spans(number, texts[number][0], share))
+                    spans.extend(_spans(number, pairs[number].response, share))
             return levels
 
-        logits = in_batches([len(text.ids) for text, _ in texts], self.outputs, levels_of)
-        read = 1 if self.config.joins == "response" else 2
-        is_cut = np.array([any(text.is_cut for text in of_row[:read]) for of_row in texts], dtype=bool)
-        has_marks = self.config.rationale_weight > 0
-        return Predicted(logits, sorted(spans) if has_marks else None, is_cut=is_cut)
+        logits = in_batches([len(pair.ids) for pair in pairs], self.outputs, levels_of, self.most_rows)
+        is_cut = np.array([pair.is_cut for pair in pairs], dtype=bool)
+        return Predicted(logits, sorted(spans) if self.config.rationale_weight > 0 else None, is_cut=is_cut)
 
-    def _forward(self, rows: Sequence[tuple[Text, Text]]) -> tuple[Tensor, Tensor | None]:
-        """The network's logits of responses and posts, fp32."""
-        response, post = zip(*rows, strict=True)
-        responses = padded_batch([text.ids for text in response], self.tokenizer.padding, self.device)
+    def _forward(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor | None]:
+        """The network's logits of levels and of marks, fp32."""
+        responses = padded_batch([pair.ids for pair in pairs], self.tokenizer.padding, self.device)
         with self.in_precision():
-            levels, marks = self.network(responses, *self._posts(post))
+            levels, marks = self.network(responses, *self._posts([pair.post for pair in pairs]))
         return levels.float(), None if marks is None else marks.float()
 
     def _posts(self, posts: Sequence[Text]) -> tuple[dict[str, Tensor], Tensor | None]:
@@ -212,18 +224,10 @@ class TrainedBiEncoder(EpochTrained):
         batch = padded_batch([text.ids for text in posts], self.tokenizer.padding, self.device, fixed)
         return batch, batch["attention_mask"] if self.config.is_masked else None
 
-    def _read(self, row: Example) -> tuple[Text, Text]:
-        """A row's response and its post: all earlier turns, of which the end is what is left out if they are long."""
-        post = "\n".join(turn.text for turn in row.context)
-        return self._text(row.text), self._text(post)
-
-    def _text(self, text: str) -> Text:
-        return read_text(self.tokenizer, text, self.config.tokens)
-
     def reading(self, row: Example) -> Reading:
         """How the level's logits follow from the embeddings of a response, whose post stays as it is."""
         self.network.eval()
-        response, post = self._read(row)
+        ((response, post, _),) = self.read([row])
 
         def logits(vectors: Tensor) -> Tensor:
             levels: Tensor = self.network(unpadded(vectors), *self._posts([post] * len(vectors)))[0]

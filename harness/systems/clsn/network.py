@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from harness.study.cell import seed_of
-from harness.study.systems import Fit, Place, Predicted
+from harness.study.systems import Fit, Place
 from harness.systems.attributions import Reading
 from harness.systems.clsn import ClsnSettings
 from harness.systems.dropout import PADDING, Attention
-from harness.systems.epochs import CUTS, EpochTrained, Schedule, Text, in_batches, padded_batch, read_text, unpadded
+from harness.systems.epochs import CUTS, EpochTrained, LossOf, Text, padded_batch, read_text, unpadded
 from harness.systems.weights import load_encoder
 from harness.training.batches import padded
 from harness.training.objective import cross_entropy, focal
@@ -139,7 +139,7 @@ class Plain(nn.Module):
         return [first] * len(self.heads)
 
 
-class TrainedClsn(EpochTrained):
+class TrainedClsn(EpochTrained[Text]):
     """A network of a target, and of a sibling where it has one, with its weights."""
 
     config: ClsnSettings
@@ -147,7 +147,7 @@ class TrainedClsn(EpochTrained):
     def __init__(self, config: ClsnSettings, place: Place, seed: int, *, outputs: Sequence[int]) -> None:
         """An untrained network of tasks with so many ``outputs``, the target's first; fresh layers follow ``seed``."""
         super().__init__(config, place, seed, outputs=outputs)
-        encoder, self.outputs = load_encoder(self.backbone), outputs
+        encoder, self.outputs, self.cut = load_encoder(self.backbone), outputs[0], CUTS[self.device.type]
         self.embeddings: nn.Module = encoder.get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         wide, parts = self.backbone.width, {"cascade": config.cascade, "label_signal": config.label_signal}
@@ -164,47 +164,38 @@ class TrainedClsn(EpochTrained):
         """How many classes each task has, the target first."""
         return {"outputs": [fit.label.n_outputs, *(sibling.label.n_outputs for sibling in fit.siblings.values())]}
 
-    # Training.
+    def read(self, rows: Sequence[Example]) -> list[Text]:
+        """The beginnings of the rows' own texts."""
+        return [read_text(self.tokenizer, row.text, self.config.tokens) for row in rows]
 
-    def fit(self, fit: Fit) -> None:
-        """Train for all epochs, or while validation rows are predicted better, as the settings say."""
-        config, texts = self.config, [self._read(row) for row in fit.train]
-        labels = [torch.from_numpy(of_task) for of_task in labels_of(fit)]
-        cut = CUTS[self.device.type]
-        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience, cut)
-        self.train(fit, schedule, [len(text.ids) for text in texts], lambda rows, _: self._loss(texts, labels, rows))
+    def loss_of(self, fit: Fit, rows: Sequence[Text]) -> LossOf:
+        """The weighted loss of all tasks (12)."""
+        config, labels = self.config, [torch.from_numpy(of_task) for of_task in labels_of(fit)]
+        weights = (config.target_weight, config.sibling_weight)[: len(labels)]
 
-    def _loss(self, texts: Sequence[Text], labels: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
-        """The weighted loss of the rows with these numbers (12), a mean over them."""
-        config = self.config
-        weights = (config.target_weight, config.sibling_weight)[: len(self.outputs)]
-        loss = torch.zeros((), device=self.device)
-        for logits, gold, weight in zip(self._logits([texts[row] for row in rows]), labels, weights, strict=True):
-            answers = to_device(gold[rows], self.device)
-            of_rows = focal(logits, answers, config.gamma) if config.loss == "focal" else cross_entropy(logits, answers)
-            loss = loss + weight * of_rows.mean()
+        def loss(numbers: Sequence[int], epoch: int) -> Tensor:
+            total = torch.zeros((), device=self.device)
+            each = zip(self.of_tasks([rows[row] for row in numbers]), labels, weights, strict=True)
+            for logits, gold, weight in each:
+                answers = to_device(gold[numbers], self.device)
+                is_focal = config.loss == "focal"
+                of_rows = focal(logits, answers, config.gamma) if is_focal else cross_entropy(logits, answers)
+                total = total + weight * of_rows.mean()
+            return total
+
         return loss
 
-    # Predicting.
+    def logits(self, rows: Sequence[Text]) -> Tensor:
+        """Those of the target's classes."""
+        return self.of_tasks(rows)[0]
 
-    def predict(self, rows: Sequence[Example]) -> Predicted:
-        """Logits of the target's classes, and which texts were read in part."""
-        self.network.eval()
-        texts = [self._read(row) for row in rows]
-        lengths = [len(text.ids) for text in texts]
-        logits = in_batches(lengths, self.outputs[0], lambda numbers: self._logits([texts[row] for row in numbers])[0])
-        return Predicted(logits, is_cut=np.array([text.is_cut for text in texts], dtype=bool))
-
-    def _logits(self, texts: Sequence[Text]) -> list[Tensor]:
-        """Logits in fp32 of every task, each ``[n, outputs]``."""
-        length = padded(max(len(text.ids) for text in texts), self.backbone.max_tokens)
-        batch = padded_batch([text.ids for text in texts], self.tokenizer.padding, self.device, length)
+    def of_tasks(self, rows: Sequence[Text]) -> list[Tensor]:
+        """Logits in fp32 of every task, each ``[n, classes]``."""
+        length = padded(max(len(text.ids) for text in rows), self.backbone.max_tokens)
+        batch = padded_batch([text.ids for text in rows], self.tokenizer.padding, self.device, length)
         with self.in_precision():
             logits = self.network(batch)
         return [of_task.float() for of_task in logits]
-
-    def _read(self, row: Example) -> Text:
-        return read_text(self.tokenizer, row.text, self.config.tokens)
 
     def reading(self, row: Example) -> Reading:
         """How the target's logits follow from the embeddings of a row's text."""
@@ -214,7 +205,7 @@ class TrainedClsn(EpochTrained):
             of_target: Tensor = self.network(unpadded(vectors))[0]
             return of_target
 
-        return Reading(self._read(row), self.embeddings, self.tokenizer.padding, logits)
+        return Reading(self.read([row])[0], self.embeddings, self.tokenizer.padding, logits)
 
 
 def labels_of(fit: Fit) -> list[NDArray[np.int64]]:

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from harness.study.backbone import Backbone
 from harness.study.cell import seed_of
-from harness.study.systems import Fit, Place, Predicted
+from harness.study.systems import Fit, Place
 from harness.systems.attributions import Reading
 from harness.systems.encoder import EncoderSettings
-from harness.systems.epochs import CUTS, EpochTrained, Schedule, Text, in_batches, padded_batch, unpadded
+from harness.systems.epochs import CUTS, EpochTrained, LossOf, Text, padded_batch, unpadded
 from harness.systems.weights import load_encoder, resolve_encoder, with_products
 from harness.training.batches import padded
 from harness.training.inputs import sides
@@ -96,7 +96,7 @@ class Pooled(nn.Module):
         return logits
 
 
-class TrainedEncoder(EpochTrained):
+class TrainedEncoder(EpochTrained[Window]):
     """An encoder with its head."""
 
     stands_on = "encoder"
@@ -110,7 +110,8 @@ class TrainedEncoder(EpochTrained):
                 f"system 'encoder' is to read tokens = {config.tokens}, and {self.backbone.name!r} reads at most"
                 f" {self.backbone.max_tokens}; set tokens to that or less"
             )
-        self.outputs, self.read = outputs, WindowReader(self.tokenizer, config.tokens)
+        self.outputs, self.cut = outputs, CUTS[self.device.type]
+        self.reader = WindowReader(self.tokenizer, config.tokens)
         encoder = load_encoder(self.backbone)
         width, self.embeddings = encoder.config.hidden_size, encoder.get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
@@ -130,38 +131,31 @@ class TrainedEncoder(EpochTrained):
         """The kind of the label, and how many logits it has."""
         return {"kind": fit.label.kind, "outputs": fit.label.n_outputs}
 
-    def fit(self, fit: Fit) -> None:
-        """Train for all epochs, or until validation rows gain no more."""
-        config, windows = self.config, self.read(fit.train)
+    def read(self, rows: Sequence[Example]) -> list[Window]:
+        """The rows' windows."""
+        return self.reader(rows)
+
+    def loss_of(self, fit: Fit, rows: Sequence[Window]) -> LossOf:
+        """The settings' loss, of which classes may weigh more from some epoch on."""
         answers = np.array([row.label for row in fit.train])
         labels = torch.from_numpy(answers)
-        cut = CUTS[self.device.type]
-        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience, cut)
 
         @cache  # of an epoch, not of a batch: it counts the rows of every class
         def objective(epoch: int) -> Objective:
-            return Objective.of(config.objective, answers, self.outputs, epoch=epoch).on(self.device)
+            return Objective.of(self.config.objective, answers, self.outputs, epoch=epoch).on(self.device)
 
-        def loss_of(numbers: Sequence[int], epoch: int) -> Tensor:
-            logits = self._forward([windows[number] for number in numbers])
+        def loss(numbers: Sequence[int], epoch: int) -> Tensor:
+            logits = self.logits([rows[number] for number in numbers])
             return objective(epoch).losses(logits, to_device(labels[numbers], self.device)).mean()
 
-        self.train(fit, schedule, [len(window.ids) for window in windows], loss_of)
+        return loss
 
-    def predict(self, rows: Sequence[Example]) -> Predicted:
-        """Logits of every row's target turn."""
-        self.network.eval()
-        windows = self.read(rows)
-        lengths = [len(window.ids) for window in windows]
-        logits = in_batches(lengths, self.outputs, lambda numbers: self._forward([windows[row] for row in numbers]))
-        return Predicted(logits, is_cut=np.array([window.is_cut for window in windows], dtype=bool))
-
-    def _forward(self, windows: Sequence[Window]) -> Tensor:
-        """The network's logits, fp32."""
-        length = padded(max(len(window.ids) for window in windows), self.backbone.max_tokens)
-        batch = padded_batch([window.ids for window in windows], self.tokenizer.padding, self.device, length)
+    def logits(self, rows: Sequence[Window]) -> Tensor:
+        """Logits of the rows' target turns."""
+        length = padded(max(len(window.ids) for window in rows), self.backbone.max_tokens)
+        batch = padded_batch([window.ids for window in rows], self.tokenizer.padding, self.device, length)
         target = torch.zeros(batch["input_ids"].shape)
-        for row, window in enumerate(windows):
+        for row, window in enumerate(rows):
             target[row, window.start : window.end] = 1
         with self.in_precision():
             logits: Tensor = self.network(batch, to_device(target, self.device))

@@ -33,7 +33,6 @@ END = re.compile("[.!?\u2026]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\\r\\n]+")
 ABBREVIATIONS = frozenset(("mr.", "mrs.", "ms.", "dr.", "prof.", "vs.", "e.g.", "i.e.", "approx."))
 LONGEST = 256  # tokens that are read of a sentence
 MOST_KEPT = 200_000  # sentences whose vectors a process keeps of an encoder
-BATCH = 64
 MEAN = "pooling_mode_mean_tokens"
 MODULES = ("Transformer", "Pooling", "Normalize")  # of sentence-transformers; others change a vector's direction
 
@@ -111,8 +110,9 @@ def _encoded(texts: Sequence[str], encoder: Backbone, device: Device) -> Vectors
     """Means of token vectors, special tokens among them as in sentence-transformers, from long texts to short."""
     import torch
 
+    from harness.systems.epochs import padded_batch
+    from harness.training.batches import evaluation_batches
     from harness.training.model import load_backbone
-    from harness.training.tensors import to_device
     from harness.training.tokenizer import load_tokenizer
 
     tokenizer, on = load_tokenizer(encoder), device.ready()
@@ -120,15 +120,10 @@ def _encoded(texts: Sequence[str], encoder: Backbone, device: Device) -> Vectors
     ids = [tokenizer.template.build_inputs_with_special_tokens(own[:most]) for own in tokenizer.ids(list(texts))]
     network = load_backbone(encoder).base_model.to(on)
     vectors = np.zeros((len(texts), encoder.width), dtype=np.float32)
-    order = sorted(range(len(texts)), key=lambda number: -len(ids[number]))
     with torch.inference_mode():
-        for start in range(0, len(order), BATCH):
-            numbers = order[start : start + BATCH]
-            longest = len(ids[numbers[0]])
-            rows = [[*ids[number], *[tokenizer.padding] * (longest - len(ids[number]))] for number in numbers]
-            lengths = torch.tensor([len(ids[number]) for number in numbers])
-            mask = to_device((torch.arange(longest) < lengths[:, None]).long(), on)
-            states = network(input_ids=to_device(torch.tensor(rows), on), attention_mask=mask)[0].float()
+        for numbers in evaluation_batches([len(own) for own in ids]):
+            batch = padded_batch([ids[number] for number in numbers], tokenizer.padding, on)
+            states, mask = network(**batch)[0].float(), batch["attention_mask"]
             means = (states * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
             vectors[numbers] = torch.nn.functional.normalize(means, dim=1).cpu().numpy()
     return vectors

@@ -196,9 +196,9 @@ BYTES_OF_TOKEN = 4  # of English text, for plans
 DATED = "-:@"  # what parts a model's name from its date or version: gpt-4o, gpt-4o-2024-08-06
 
 
-def most_tokens(prompt: str) -> int:
-    """More tokens than a prompt can have: no tokenizer of bytes or pieces makes more than one of a byte."""
-    return len(prompt.encode("utf-8", "surrogatepass")) + AROUND
+def most_tokens(prompt: str, said: Mapping[str, Any]) -> int:
+    """More tokens than a call can have: no tokenizer of bytes or pieces makes more than one of a byte."""
+    return len(prompt.encode("utf-8", "surrogatepass")) + AROUND + schema_bytes(said)
 
 
 def likely_tokens(prompt: str, said: Mapping[str, Any]) -> float:
@@ -222,23 +222,6 @@ class Clock:
 CLOCK = Clock()
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is asked of a model, without the prompt: ``settings`` go into the call and into the names of answers."""
-
-    model: str
-    settings: Mapping[str, Any]
-    answer_tokens: int
-
-    def most_tokens(self, prompt: str) -> int:
-        """More tokens than a call can have, a schema of answers included."""
-        return most_tokens(prompt) + schema_bytes(self.settings)
-
-    def body(self, prompt: str) -> dict[str, Any]:
-        """The JSON of a call."""
-        return {"model": self.model, "messages": [{"role": "user", "content": prompt}], **self.settings}
-
-
 class Asker:
     """Asks a server what the folder of answers does not have.
 
@@ -246,20 +229,10 @@ class Asker:
     calls in flight are waited for and kept.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        answers: Answers,
-        question: Question,
-        *,
-        prices: Prices = FREE,
-        most_cost: float = 0.0,
-        in_flight: int = 32,
-        clock: Clock = CLOCK,
-    ) -> None:
-        """Nothing is opened or asked yet."""
-        self.server, self.answers, self.question = server, answers, question
-        self.prices, self.most_cost, self.in_flight, self.clock = prices, most_cost, in_flight, clock
+    def __init__(self, settings: CallSettings, answers: Answers, said: Mapping[str, Any], clock: Clock = CLOCK) -> None:
+        """Nothing is opened or asked yet; what is ``said`` goes into every call and into the names of answers."""
+        self.settings, self.answers, self.said, self.clock = settings, answers, said, clock
+        self.server = Server(settings.address, settings.timeout)
         self.model = ""  # as the server calls it, once an answer has said so
         self._stop, self._lock, self._not_before = Event(), Lock(), 0.0
         self._has_answered = False
@@ -267,8 +240,8 @@ class Asker:
 
     def ask(self, prompts: Sequence[str], repeats: int = 1) -> list[list[Answer]]:
         """The answers to every prompt ``[prompts][repeats]``; BadInput, in one line, where one cannot be had."""
-        model, settings = self.question.model, self.question.settings
-        keys = [[self.answers.key(model, prompt, settings, n) for n in range(repeats)] for prompt in prompts]
+        model = self.settings.model
+        keys = [[self.answers.key(model, prompt, self.said, n) for n in range(repeats)] for prompt in prompts]
         kept = {key: self.answers.get(key) for row in keys for key in row}
         if any(answer is None for answer in kept.values()):
             wanted = {key: prompt for row, prompt in zip(keys, prompts, strict=True) for key in row if not kept[key]}
@@ -288,13 +261,14 @@ class Asker:
         """Answers by their keys of prompts that were not kept when this was called."""
         with self.answers.alone():
             self._stop.clear()
-            if self.prices != FREE:
-                self._purse = Purse(self.answers.journal(self.question.model), self.most_cost)
+            if self.settings.prices != FREE:
+                self._purse = Purse(self.answers.journal(self.settings.model), self.settings.most_cost)
             kept = {key: self.answers.get(key) for key in wanted}  # another process may have asked meanwhile
             queue = iter([(key, prompt) for key, prompt in wanted.items() if not kept[key]])
             arrived: dict[str, Answer] = {}
-            with ThreadPoolExecutor(self.in_flight) as pool:
-                workers = [pool.submit(self._work, queue, arrived) for _ in range(min(self.in_flight, len(wanted)))]
+            most = self.settings.in_flight
+            with ThreadPoolExecutor(most) as pool:
+                workers = [pool.submit(self._work, queue, arrived) for _ in range(min(most, len(wanted)))]
                 try:
                     for worker in as_completed(workers):
                         worker.result()
@@ -336,13 +310,15 @@ class Asker:
 
     def _call(self, key: str, prompt: str) -> Answer:
         """Make one call and keep its answer."""
-        most = self.prices.of(self.question.most_tokens(prompt), self.question.answer_tokens)
+        prices = self.settings.prices
+        most = prices.of(most_tokens(prompt, self.said), self.settings.answer_tokens)
         paid, call = 0.0, self._purse.reserve(most) if self._purse else ""
         try:
-            reply = self.server.post(self.question.body(prompt))
+            messages = [{"role": "user", "content": prompt}]
+            reply = self.server.post({"model": self.settings.model, "messages": messages, **self.said})
             paid = most  # where the server did not count its tokens
             if reply.tokens_in is not None and reply.tokens_out is not None:
-                paid = self.prices.of(reply.tokens_in, reply.tokens_out)
+                paid = prices.of(reply.tokens_in, reply.tokens_out)
             self._check_model(reply)
             day = datetime.now(UTC).date().isoformat()
             answer = Answer(reply.text, reply.model, reply.fingerprint, reply.tokens_in, reply.tokens_out, day)
@@ -357,7 +333,7 @@ class Asker:
 
     def _check_model(self, reply: Reply) -> None:
         """NoAnswer where another model has answered than was asked, or than answered before."""
-        asked = self.question.model
+        asked = self.settings.model
         self._has_answered = True
         is_dated = reply.model.startswith(asked) and reply.model[len(asked) : len(asked) + 1] in DATED
         if reply.model and reply.model != asked and not is_dated:
@@ -447,11 +423,4 @@ class CallSettings(Settings):
             raise BadInput(f"no server to ask {self.model!r}: set url of the system, or the variable {ADDRESS}")
         if answers is None:
             raise BadInput("a prompted model needs a folder in which its answers are kept (Place.answers)")
-        return Asker(
-            Server(self.address, self.timeout),
-            Answers(answers),
-            Question(self.model, said, self.answer_tokens),
-            prices=self.prices,
-            most_cost=self.most_cost,
-            in_flight=self.in_flight,
-        )
+        return Asker(self, Answers(answers), said)

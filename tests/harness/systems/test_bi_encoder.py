@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.bi_encoder.network import IGNORED, TrainedBiEncoder, loss_of
+from harness.systems.bi_encoder.network import IGNORED, TrainedBiEncoder, weighted_loss
 from harness.systems.dropout import Attention
 from harness.systems.epochs import CHECKPOINT
 from tasks.rationales import placed
@@ -83,8 +83,8 @@ def test_the_loss_is_of_levels_and_half_of_the_tokens_that_are_no_padding():
     tokens = [(marks[row, token], marked[row][token]) for row in range(2) for token in range(3)]
     of_marks = np.mean([surprise(logits, answer) for logits, answer in tokens if answer != IGNORED])
     tensors = [torch.tensor(values) for values in (levels, marks, labels, marked)]
-    assert float(loss_of(*tensors, (1.0, 0.5))) == pytest.approx(of_levels + 0.5 * of_marks)
-    assert float(loss_of(tensors[0], None, *tensors[2:], (1.0, 0.0))) == pytest.approx(of_levels)
+    assert float(weighted_loss(*tensors, (1.0, 0.5))) == pytest.approx(of_levels + 0.5 * of_marks)
+    assert float(weighted_loss(tensors[0], None, *tensors[2:], (1.0, 0.0))) == pytest.approx(of_levels)
 
 
 ABLATIONS = (
@@ -134,7 +134,7 @@ def test_tokens_of_a_rationale_are_marked_and_all_or_none_of_a_text_without(tiny
         fitted = TrainedBiEncoder(
             KIND.config(tokens=12, marks_all_without=is_all), Place(backbone=tiny), seed=1, outputs=3
         )
-        text, _ = fitted._read(row)
+        text = fitted.read([row])[0].response
         assert "".join(row.text[start:end] for start, end in text.offsets) == row.text[:10]  # a token per byte
         assert fitted._marked(row, text).tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0]
         assert fitted._marked(row._replace(rationale=()), text).tolist() == [0] + [int(is_all)] * 11

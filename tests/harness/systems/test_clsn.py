@@ -138,11 +138,11 @@ def test_the_loss_is_focal_and_weighted_by_task(tmp_path, tiny):
     fit = fit_of(tmp_path, tiny, is_joint=True, target_weight=0.7, sibling_weight=0.2, dropout=0.0, gamma=2.0)
     for loss in ("focal", "cross-entropy"):
         fitted = KIND.fit(dataclasses.replace(fit, config=dataclasses.replace(fit.config, loss=loss)))
-        texts = [fitted._read(row) for row in fit.train[:5]]
+        texts = fitted.read(fit.train[:5])
         fitted.network.eval()
-        logits = [of_task.detach().numpy() for of_task in fitted._logits(texts)]
+        logits = [of_task.detach().numpy() for of_task in fitted.of_tasks(texts)]
         gold = labels_of(fit)
-        own = float(fitted._loss(texts, [torch.tensor(labels[:5]) for labels in gold], range(5)).detach())
+        own = float(fitted.loss_of(fit, fitted.read(fit.train))(range(5), 1).detach())
         by_hand = 0.0
         for of_task, labels, weight in zip(logits, gold, (0.7, 0.2), strict=True):
             shares = np.exp(of_task) / np.exp(of_task).sum(axis=1, keepdims=True)

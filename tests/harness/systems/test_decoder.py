@@ -52,7 +52,7 @@ def trained(weights, **changes):
 def test_a_prompt_is_lines_of_the_instruction_the_turns_and_the_question_and_asks_for_the_answer():
     fitted = trained("random-tiny", tokens=1024)
     (prompt,) = fitted.read([row_of(["first"], "second", ["third"])])
-    backend = fitted.read.tokenizer.backend
+    backend = fitted.tokenizer.backend
     assert backend.decode(list(prompt.ids)).splitlines() == [
         "You are an annotator. Read what follows, which is a chat, and answer the question.",
         "Definition: A level is what it is.",

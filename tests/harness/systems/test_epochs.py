@@ -11,31 +11,35 @@ from torch import nn
 from torch.nn import functional
 
 from harness.study.systems import Fit, Predicted
-from harness.systems.epochs import CLIP, EPSILON, EpochTrained, Schedule
+from harness.systems.epochs import CLIP, EPSILON, EpochTrained
 from harness.training.batches import training_batches
 from tasks.task import Example, Label
 
 LENGTHS = [3, 9, 4, 4, 7, 5, 6, 3, 8, 5, 4]  # tokens of eleven rows: batches of four, four and three
-SCHEDULE = Schedule(epochs=2, batch_size=4, learning_rate=0.05, decays=False)
 ROWS = [Example(str(i), str(i), str(i), (), f"row {i}", i % 2) for i in range(len(LENGTHS))]
 
 
 @dataclass(frozen=True)
 class Config:
     rate: float = 0.0
+    epochs: int = 2
+    batch_size: int = 4
+    learning_rate: float = 0.05
 
 
 class Linear(EpochTrained):
     """A linear model of four random numbers a row, with dropout of ``rate``."""
 
-    def __init__(self, rate=0.0):
-        super().__init__()
+    facts_of = read = logits = None
+
+    def __init__(self, rate=0.0, **settings):
+        self.history = []
         torch.manual_seed(1)
         self.network = nn.Sequential(nn.Dropout(rate), nn.Linear(4, 2))
-        self.config, self.features = Config(rate), torch.randn(len(LENGTHS), 4)
+        self.config, self.features = Config(rate, **settings), torch.randn(len(LENGTHS), 4)
         self.will_train(lambda name: True)
 
-    def loss_of(self, numbers, epoch):
+    def loss_of(self, numbers, epoch):  # of no text
         labels = torch.tensor([ROWS[number].label for number in numbers])
         return functional.cross_entropy(self.network(self.features[list(numbers)]), labels)
 
@@ -53,7 +57,8 @@ def trained(folder, *, seed=5, rate=0.0, cut=0):
     model = Linear(rate)
     label = Label("label", "binary", ("no", "yes"))
     fit = Fit(ROWS, ROWS, label, "macro_f1", seed, model.config, folder)
-    model.train(fit, Schedule(**{**vars(SCHEDULE), "cut": cut}), LENGTHS, model.loss_of)
+    model.cut = cut
+    model.train(fit, LENGTHS, model.loss_of)
     return model
 
 
@@ -107,12 +112,13 @@ def test_two_seeds_drop_other_units_of_the_same_rows(tmp_path, monkeypatch) -> N
     monkeypatch.setattr(Linear, "loss_of", loss_of)
     monkeypatch.setattr("harness.systems.epochs.training_batches", lambda lengths, size, **_: iter([[0, 1, 2, 3], [4, 5, 6, 7]]))  # fmt: skip  # noqa: E501
     for seed in (5, 6):
-        model = Linear(0.5)
+        model = Linear(0.5, epochs=1, learning_rate=0.01)
         model.seed = seed
         fit = Fit(
             ROWS, ROWS, Label("label", "binary", ("no", "yes")), "macro_f1", seed, model.config, tmp_path / str(seed)
         )
-        model.train(fit, Schedule(epochs=1, batch_size=4, learning_rate=0.01), LENGTHS[:8], model.loss_of)
+        model.decays = True
+        model.train(fit, LENGTHS[:8], model.loss_of)
     assert not torch.equal(torch.cat(kept[5]), torch.cat(kept[6]))
     assert not torch.equal(kept[5][0], kept[5][1])  # and every step has masks of its own
 
@@ -127,5 +133,6 @@ def test_rates_fall_in_a_line_from_the_first_step_to_nothing_after_the_last(tmp_
     monkeypatch.setattr(torch.optim.AdamW, "step", noted)
     model = Linear()
     fit = Fit(ROWS, ROWS, Label("label", "binary", ("no", "yes")), "macro_f1", 5, model.config, tmp_path)
-    model.train(fit, Schedule(**{**vars(SCHEDULE), "decays": True}), LENGTHS, model.loss_of)
+    model.decays = True
+    model.train(fit, LENGTHS, model.loss_of)
     np.testing.assert_allclose(rates, 0.05 * (1 - np.arange(6) / 6))

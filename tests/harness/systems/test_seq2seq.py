@@ -16,7 +16,7 @@ from harness.engines.remote import _of_rows
 from harness.study.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.answering import EncoderDecoder, packed, scores_of
+from harness.systems.answering import EncoderDecoder
 from harness.systems.instructed import LEAST, Frame, Marks, PromptReader, frame_of
 from harness.systems.seq2seq.network import LongerEmbedding, LongerHead, TrainedT5
 from harness.systems.weights import resolve_t5
@@ -186,13 +186,12 @@ class Constructed(torch.nn.Module):
 
 
 def test_no_does_not_beat_no_communication_because_it_begins_it():
-    options = packed([(NO, STOP), (NO, COMMUNICATION, STOP)], OPEN, torch.device("cpu"))
-    batch = {name: torch.ones(2, 3, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
-    ranked = scores_of(Constructed(), batch, options)
-    expected = torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log()
-    torch.testing.assert_close(ranked, expected)
-    without = packed([(NO,), (NO, COMMUNICATION)], OPEN, torch.device("cpu"))
-    wrong = scores_of(Constructed(), batch, without)
+    model = EncoderDecoder.__new__(EncoderDecoder)
+    model.network, model.device, model.padding, model.start = Constructed(), torch.device("cpu"), OPEN, OPEN
+    prompts = [(NO, NO, NO)] * 2
+    ranked = model.scores(prompts, [(NO, STOP), (NO, COMMUNICATION, STOP)])
+    torch.testing.assert_close(ranked, torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log())
+    wrong = model.scores(prompts, [(NO,), (NO, COMMUNICATION)])
     assert (wrong[:, 0] > wrong[:, 1]).all(), "without its end the shorter would win"
 
 

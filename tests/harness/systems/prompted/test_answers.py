@@ -15,27 +15,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.systems.prompted.asking import Answer, Answers, Asker, Prices, Purse, Question, most_tokens
-from harness.systems.prompted.server import Server
+from harness.systems.prompted.asking import Answer, Answers, CallSettings, Prices, Purse, most_tokens
 from tasks.errors import BadInput
 from tests.support.systems.fake_server import MODEL, fake_server
 
 ANSWER = Answer("yes", MODEL, "fp", 12, 2, "2026-11-24")
 SETTINGS = {"temperature": 0.0, "max_tokens": 8}
 PROMPTS = [f"prompt {number} of somebody's words" for number in range(60)]
+PRICED = {"price_in": 0.5, "price_out": 1.5}
 PRICES = Prices(0.5, 1.5)
-MOST = PRICES.of(most_tokens(PROMPTS[-1]), 8)  # dollars that a call can cost
+MOST = PRICES.of(most_tokens(PROMPTS[-1], SETTINGS), 8)  # dollars that a call can cost
 PROCESS = """
 import sys
 from pathlib import Path
 from harness.systems.prompted import asking
-from harness.systems.prompted.asking import Answers, Prices
-from harness.systems.prompted.server import Server
 asking.FIRST_WAIT = 0.0
 url, folder, in_flight, count = sys.argv[1:]
-question = asking.Question("fake-model", {"temperature": 0.0, "max_tokens": 8}, 8)
-options = {"prices": Prices(0.5, 1.5), "in_flight": int(in_flight)}
-asker = asking.Asker(Server(url, 600.0), Answers(Path(folder)), question, **options)
+priced = {"price_in": 0.5, "price_out": 1.5, "in_flight": int(in_flight), "timeout": 600.0}
+settings = asking.CallSettings("fake-model", answer_tokens=8, url=url, **priced)
+asker = settings.asker(Path(folder), settings.said)
 asker.ask([f"prompt {number} of somebody's words" for number in range(int(count))])
 """
 
@@ -46,7 +44,8 @@ def process(server, folder, in_flight=8):
 
 
 def asker(server, folder, **options):
-    return Asker(Server(server.url, 600.0), Answers(folder), Question(MODEL, SETTINGS, 8), **options)
+    settings = CallSettings(MODEL, answer_tokens=8, url=server.url, timeout=600.0, **options)
+    return settings.asker(folder, settings.said)
 
 
 def kept(folder):
@@ -98,7 +97,7 @@ def test_another_model_prompt_setting_or_repeat_is_another_answer(model, prompt,
 
 
 def test_what_is_kept_holds_no_word_of_the_prompt(server, tmp_path):
-    asker(server, tmp_path / "answers", prices=PRICES).ask(PROMPTS)
+    asker(server, tmp_path / "answers", **PRICED).ask(PROMPTS)
     files = [path for path in (tmp_path / "answers").rglob("*") if path.is_file()]
     assert len(files) == len(PROMPTS) + 2  # the journal and the lock
     assert not [path for path in files if b"somebody" in path.read_bytes() or b"prompt " in path.read_bytes()]
@@ -162,17 +161,17 @@ def test_an_interruption_keeps_what_was_answered(server, tmp_path):
 def test_the_cap_is_never_passed_and_what_it_pays_for_is_kept(in_flight, calls, server, tmp_path):
     most = calls * MOST
     with pytest.raises(BadInput, match=r"most_cost .* are spent and the next call may cost .* raise it and run again"):
-        asker(server, tmp_path / "answers", prices=PRICES, most_cost=most, in_flight=in_flight).ask(PROMPTS)
+        asker(server, tmp_path / "answers", **PRICED, most_cost=most, in_flight=in_flight).ask(PROMPTS)
     assert 0 < paid(server) <= most
     assert kept(tmp_path / "answers") == {key(prompt) for prompt in server.answered}
     assert most - paid(server) < MOST  # it stopped for want of room alone
-    asker(server, tmp_path / "answers", prices=PRICES, most_cost=1e6).ask(PROMPTS)
+    asker(server, tmp_path / "answers", **PRICED, most_cost=1e6).ask(PROMPTS)
     assert sorted(server.answered) == sorted(PROMPTS)
 
 
 def test_a_cap_below_the_first_call_s_price_is_refused_before_it(server, tmp_path):
     with pytest.raises(BadInput, match="0 are spent and the next call may cost") as problem:
-        asker(server, tmp_path / "answers", prices=PRICES, most_cost=MOST / 2).ask(PROMPTS)
+        asker(server, tmp_path / "answers", **PRICED, most_cost=MOST / 2).ask(PROMPTS)
     assert (server.prompts, "\n" in str(problem.value)) == ([], False)
 
 
@@ -181,7 +180,7 @@ def test_answers_that_do_not_arrive_count_as_paid(fault, server, tmp_path, monke
     monkeypatch.setattr("harness.systems.prompted.asking.FIRST_WAIT", 0.0)
     server.fault = lambda number: fault
     with pytest.raises(BadInput):
-        asker(server, tmp_path / "answers", prices=PRICES, most_cost=10 * MOST, in_flight=8).ask(PROMPTS)
+        asker(server, tmp_path / "answers", **PRICED, most_cost=10 * MOST, in_flight=8).ask(PROMPTS)
     spent = Purse(Answers(tmp_path / "answers").journal(MODEL), 0.0).spent
     assert paid(server) * (1 - 1e-9) <= spent <= 10 * MOST  # sums of floats, in other orders
 
@@ -189,7 +188,7 @@ def test_answers_that_do_not_arrive_count_as_paid(fault, server, tmp_path, monke
 def test_a_server_that_counts_no_tokens_is_paid_the_most_that_a_call_can_cost(server, tmp_path):
     server.counts_tokens = False
     with pytest.raises(BadInput, match="most_cost"):
-        asker(server, tmp_path / "answers", prices=PRICES, most_cost=10 * MOST, in_flight=8).ask(PROMPTS)
+        asker(server, tmp_path / "answers", **PRICED, most_cost=10 * MOST, in_flight=8).ask(PROMPTS)
     assert len(server.answered) == 10
 
 

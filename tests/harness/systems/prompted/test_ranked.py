@@ -13,11 +13,10 @@ from harness.engines.local import Job
 from harness.study.backbone_files import VOCABULARY
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
-from harness.systems.answering import continuations, opening_of, scores_behind
+from harness.systems.answering import Causal, answering
 from harness.systems.prompted.prompts import TEMPLATES, Shot, closing_of, prompt_of
 from harness.systems.prompted.ranked import Ranked
 from harness.systems.weights import POSITIONS_OF_DECODERS, resolve_answering
-from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import METRICS, Instruction
 from tests.harness.systems.test_encoder import row_of
@@ -106,25 +105,30 @@ class Constructed:
 
 
 def test_no_does_not_beat_no_communication_because_it_begins_it():
-    prompts, device = [(4, LAST), (LAST,)], torch.device("cpu")
-    ranked = scores_behind(Constructed(), prompts, [(NO, STOP), (NO, COMMUNICATION, STOP)], STOP, device)
+    model = Causal.__new__(Causal)
+    model.network, model.device, model.end = Constructed(), torch.device("cpu"), STOP
+    prompts = [(4, LAST), (LAST,)]
+    ranked = model.scores(prompts, [(NO, STOP), (NO, COMMUNICATION, STOP)])
     torch.testing.assert_close(ranked, torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log())
-    without = scores_behind(Constructed(), prompts, [(NO,), (NO, COMMUNICATION)], STOP, device)
+    without = model.scores(prompts, [(NO,), (NO, COMMUNICATION)])
     assert (without[:, 0] > without[:, 1]).all(), "without its end the shorter would win"
 
 
+def model_of(name):
+    return answering(resolve_answering(name), torch.device("cpu"))
+
+
 def test_an_option_is_what_goes_on_with_the_last_words_and_ends(llama):
-    tokenizer = load_tokenizer(resolve_answering(llama))
-    no, communication, much = tokenizer.ids(["no communication much"])[0]
-    assert continuations(tokenizer, "Answer :", ASKS.options, 1) == ((no, 1), (no, communication, 1), (much, 1))
-    of_bytes = load_tokenizer(resolve_answering("random-tiny"))
-    assert continuations(of_bytes, "x", ["no"], 2) == ((*of_bytes.ids([" no"])[0], 2),)
+    model, of_bytes = model_of(llama), model_of("random-tiny")
+    no, communication, much = model.tokenizer.ids(["no communication much"])[0]
+    assert model.options(ASKS.options, "Answer :") == ((no, 1), (no, communication, 1), (much, 1))
+    assert of_bytes.options(["no"], "x") == ((*of_bytes.tokenizer.ids([" no"])[0], 2),)
     for options, refusal in (
         (("yes", "nay"), "options 'yes' and 'nay' are the same tokens of these weights; rename one"),
         (("no", " "), "option ' ' has no token of these weights"),
     ):
         with pytest.raises(BadInput, match=refusal):
-            continuations(tokenizer, "", options, 1)
+            model.options(options, "")
 
 
 def test_tokens_that_would_join_an_option_to_the_prompt_are_refused(tmp_path):
@@ -134,7 +138,7 @@ def test_tokens_that_would_join_an_option_to_the_prompt_are_refused(tmp_path):
     backend = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "<unk>": 2, "a": 3, "a b": 4}, "<unk>"))
     backend.save(str(folder / "tokenizer.json"))  # without any cut between words, "a b" is a token
     with pytest.raises(BadInput, match="option 'b' has a token in common with what stands before it, 'a', in these"):
-        continuations(load_tokenizer(resolve_answering(str(folder))), "a", ["b"], 1)
+        model_of(str(folder)).options(["b"], "a")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ def test_a_text_is_opened_by_what_the_tokenizer_opens_texts_with(tmp_path):
     for opens, opening in ((True, (0,)), (False, ())):
         folder = tiny_decoder(tmp_path / str(opens), SPOKEN, opens=opens)
         ranked = Ranked(str(folder), ASKS, Place())
-        assert opening_of(load_tokenizer(ranked.backbone)) == opening
+        assert ranked.weights.opening == opening
         assert ranked.weights.ids("calm </s>")[: len(opening)] == opening
         assert 1 not in ranked.weights.ids("calm </s>"), "a text does not end by saying so"
 

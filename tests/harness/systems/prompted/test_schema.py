@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from harness.systems.prompted.asked import schema_of, spoken
-from harness.systems.prompted.asking import Question, most_tokens
+from harness.systems.prompted.asking import most_tokens
 from tests.harness.systems.prompted.test_prompted_studies import LEVELS, PRICED, cell_of, no_names, prompted, record_of
 from tests.support.studies.small_study import run_systems
 from tests.support.systems.fake_server import by_hash, fake_server
@@ -104,10 +104,7 @@ def test_a_server_that_takes_no_schema_is_named_with_the_next_step(status, serve
 
 def test_the_most_that_a_call_can_cost_counts_the_schema(server, tmp_path):
     settings = {"response_format": schema_of(LEVELS)}
-    assert Question("m", settings, 16).most_tokens("abc") == most_tokens("abc") + len(
-        json.dumps(settings["response_format"])
-    )
-    assert Question("m", {}, 16).most_tokens("abc") == most_tokens("abc")
+    assert most_tokens("abc", settings) == most_tokens("abc", {}) + len(json.dumps(settings["response_format"]))
     plans = [prompted(server, tmp_path / "runs", ONE, *PRICED, *more) for more in ((), (SCHEMA,))]
     from harness.preflight.estimate import sent
 

@@ -11,7 +11,7 @@ from email.utils import formatdate
 import pytest
 
 from harness.systems.prompted import asking
-from harness.systems.prompted.asking import CALLS, LONGEST_WAIT, Answers, Asker, Clock, Question
+from harness.systems.prompted.asking import CALLS, LONGEST_WAIT, Answers, Asker, CallSettings, Clock
 from harness.systems.prompted.server import NoAnswer, Reply, Server, _reply, _seconds, checked_address, key_for
 from tasks.errors import BadInput
 from tests.support.systems.fake_server import FAULTS, MODEL, fake_server
@@ -49,8 +49,8 @@ def no_key(monkeypatch):
 
 
 def asker(server, folder, hours=None, timeout=600.0, model=MODEL, **options):
-    clock = (hours or Hours()).clock
-    return Asker(Server(server.url, timeout), Answers(folder), Question(model, SETTINGS, 8), clock=clock, **options)
+    settings = CallSettings(model, answer_tokens=8, url=server.url, timeout=timeout, **options)
+    return Asker(settings, Answers(folder), SETTINGS, (hours or Hours()).clock)
 
 
 def test_answers_come_in_the_order_of_the_prompts_and_are_asked_once(server, tmp_path):
