@@ -236,7 +236,7 @@ def later_turns(spec: Mapping[str, Any]) -> int:
     return later
 
 
-def _settings(kind: Kind[Any], config: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - the kind's own Config
+def _settings(kind: Kind[Any], config: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - the kind's settings
     """The settings of a system that enter its keys, and those that are in none."""
     settings = json.loads(json.dumps(dataclasses.asdict(config)))  # lists for tuples, as a record has them
     local = {field: settings.pop(field) for field in kind.local}

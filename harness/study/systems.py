@@ -69,7 +69,7 @@ class Place:
     """Where a system computes: a device, and the backbone of the study for those that read weights, else None.
 
     ``answers`` is a folder beside the store for what a system has paid for and no cell should pay for again. ``local``
-    are values of the kind's ``LOCAL`` settings, which no record holds, for a system that is loaded.
+    are values of the kind's ``local`` settings, which no record holds, for a system that is loaded.
     """
 
     device: Device = ANY_DEVICE
@@ -85,10 +85,6 @@ class Sibling:
     label: Label
     train: Sequence[Example]
     validation: Sequence[Example]
-
-
-def _no_step(step: int, steps: int) -> None:
-    """Hear of a step and do nothing."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +106,7 @@ class Fit:
     checkpoint: Path
     place: Place = Place()
     siblings: Mapping[str, Sibling] = field(default_factory=dict)
-    watch: Callable[[int, int], None] = _no_step
+    watch: Callable[[int, int], None] = lambda step, steps: None
     instruction: Instruction | None = None
 
 
@@ -408,7 +404,7 @@ def _like(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TO
 # Turns around a row's text, as a system asks for them.
 
 
-def turns_after(config: Any) -> int:  # noqa: ANN401 - the kind's own Config
+def turns_after(config: Any) -> int:  # noqa: ANN401 - the kind's settings
     """How many later turns a system with these settings is handed at most."""
     return int(getattr(config, WINDOW, (0, 0))[1])
 
@@ -539,7 +535,7 @@ def check_system(kind: Kind[Any], name: str, backbone: Backbone) -> None:
 
 def check_settings(
     kind: Kind[Any],
-    config: Any,  # noqa: ANN401 - the kind's own Config
+    config: Any,  # noqa: ANN401 - the kind's settings
     name: str,
     label: Label,
     backbone: Backbone,

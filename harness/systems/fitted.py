@@ -110,7 +110,7 @@ class FittedSystem(System):
                 logits,
                 Fitted(fitted.best_epoch, score, history),
                 proofs=proofs,
-                unanswered={name: _unanswered(getattr(rows, name), part) for name, part in predicted.items()},
+                unanswered={name: unanswered_of(getattr(rows, name), part) for name, part in predicted.items()},
                 spans={name: part.spans or () for name, part in predicted.items()},
                 marks=_marks(rows.test, test.spans, attempt.backbone) if marks_rationales else (),
             )
@@ -126,8 +126,9 @@ class FittedSystem(System):
                 others = {other: _same_rows(of, name, shown, config) for other, of in attempt.siblings.items()}
                 part = fitted.leaked(shown, others)
             else:
-                blank = tuple(row._replace(label=_no_answer(row.label), rationale=()) for row in shown)
-                part = fitted.predict(blank)
+                label = shown[0].label if shown else 0  # whose kind stays
+                nothing: Any = (0,) * len(label) if isinstance(label, tuple) else type(label)(0)
+                part = fitted.predict(tuple(row._replace(label=nothing, rationale=()) for row in shown))
             if part.logits.shape != (len(shown), outputs):
                 raise BadInput(
                     f"system {self.kind.name!r} predicts {part.logits.shape} logits for {len(shown)} {name} rows"
@@ -145,15 +146,11 @@ def answers_beside(store: Path) -> Path:
     return store.absolute().with_name(f"{store.absolute().name}-answers")
 
 
-def _unanswered(rows: Sequence[Example], predicted: Predicted) -> tuple[str, ...]:
+def unanswered_of(rows: Sequence[Example], predicted: Predicted) -> tuple[str, ...]:
     """The ids of rows for which a system has no class."""
     if predicted.unanswered is None:
         return ()
     return tuple(rows[place].id for place in np.flatnonzero(predicted.unanswered).tolist())
-
-
-def _no_answer(label: Any) -> Any:  # noqa: ANN401 - an Answer, whose kind stays
-    return tuple(0 for _ in label) if isinstance(label, tuple) else type(label)(0)
 
 
 def _marks(rows: Sequence[Example], spans: Sequence[Span] | None, backbone: Backbone) -> list[tuple[Marks, Marks]]:

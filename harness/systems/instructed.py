@@ -85,24 +85,22 @@ class PromptReader:
 
     def __call__(self, rows: Sequence[Example]) -> list[Read]:
         """The prompts of rows, in their order."""
-        read: list[str] = []
+        texts: list[str] = []
         for row in rows:
             turns = (*(turn.text for turn in row.context), row.text, *(turn.text for turn in row.after))
-            read += [row.text, *(f"{self.marks.turn}{turn}" for turn in turns)]
-        ids = iter(self.tokenizer.ids(read))
-        each = [[next(ids) for _ in range(2 + len(row.context) + len(row.after))] for row in rows]
-        return [self._read(texts[0], texts[1:], len(row.context)) for texts, row in zip(each, rows, strict=True)]
-
-    def _read(self, text: list[int], turns: list[list[int]], place: int) -> Read:
-        """The prompt of a row's text and turns, of which the one at ``place`` is the text's own."""
-        asked = text[: self.room]
-        turn = turns[place][: self.room - len(asked)]
-        earlier = [id for other in turns[:place] for id in other]
-        later = [id for other in turns[place + 1 :] for id in other]
-        of_earlier, of_later = sides(len(earlier), len(later), self.room - len(asked) - len(turn))
-        dialogue = (*earlier[len(earlier) - of_earlier :], *turn, *later[:of_later])
-        is_cut = len(asked) < len(text) or of_earlier < len(earlier) or of_later < len(later)
-        return Read((*self.above, *dialogue, *self.before, *asked, *self.after), is_cut)
+            texts += [row.text, *(f"{self.marks.turn}{turn}" for turn in turns)]
+        ids, read = iter(self.tokenizer.ids(texts)), []
+        for row in rows:
+            text, *before = [next(ids) for _ in (row, *row.context)]
+            whole, *after = [next(ids) for _ in (row, *row.after)]
+            asked = text[: self.room]
+            turn = whole[: self.room - len(asked)]
+            earlier, later = ([id for other in side for id in other] for side in (before, after))
+            of_earlier, of_later = sides(len(earlier), len(later), self.room - len(asked) - len(turn))
+            dialogue = (*earlier[len(earlier) - of_earlier :], *turn, *later[:of_later])
+            is_cut = len(asked) < len(text) or of_earlier < len(earlier) or of_later < len(later)
+            read.append(Read((*self.above, *dialogue, *self.before, *asked, *self.after), is_cut))
+        return read
 
 
 class Instructed(EpochTrained[Read]):

@@ -66,7 +66,10 @@ class BiEncoder(nn.Module):
         self.level, self.marks = LevelHead(joined, outputs, dropout), nn.Linear(joined, 2) if has_marks else None
         self.dropout = nn.Dropout(dropout)
         for part in filter(None, (self.attention, self.level, self.marks)):
-            part.apply(_draw)
+            for layer in part.modules():
+                if isinstance(layer, nn.Linear):
+                    nn.init.normal_(layer.weight, std=SPREAD)
+                    nn.init.zeros_(layer.bias)
 
     def forward(
         self, response: dict[str, Tensor], post: dict[str, Tensor], mask: Tensor | None
@@ -88,13 +91,6 @@ class BiEncoder(nn.Module):
         level: Tensor = self.level(states[:, 0])
         marks: Tensor | None = None if self.marks is None else self.marks(self.dropout(states))
         return level, marks
-
-
-def _draw(part: nn.Module) -> None:
-    """Weights from N(0, SPREAD), biases of 0."""
-    if isinstance(part, nn.Linear):
-        nn.init.normal_(part.weight, std=SPREAD)
-        nn.init.zeros_(part.bias)
 
 
 def weighted_loss(

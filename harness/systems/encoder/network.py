@@ -59,20 +59,18 @@ class WindowReader:
     def __call__(self, rows: Sequence[Example]) -> list[Window]:
         """The windows of rows, in their order."""
         turns = [(*(turn.text for turn in row.context), row.text, *(turn.text for turn in row.after)) for row in rows]
-        ids = iter(self.tokenizer.ids([text for row in turns for text in row]))
-        each = [[next(ids) for _ in row] for row in turns]
-        return [self._window(texts, len(row.context)) for texts, row in zip(each, rows, strict=True)]
-
-    def _window(self, turns: list[list[int]], place: int) -> Window:
-        """The window of a row's turns, of which the one at ``place`` is the target."""
-        target = turns[place][: self.room]
-        earlier = [id for turn in turns[:place] for id in (*turn, *self.between)]
-        later = [id for turn in turns[place + 1 :] for id in (*self.between, *turn)]
-        of_earlier, of_later = sides(len(earlier), len(later), self.room - len(target))
-        kept = [*self.before, *earlier[len(earlier) - of_earlier :]]
-        ids = (*kept, *target, *later[:of_later], *self.after)
-        is_cut = len(target) < len(turns[place]) or of_earlier < len(earlier) or of_later < len(later)
-        return Window(ids, len(kept), len(kept) + len(target), is_cut)
+        ids, windows = iter(self.tokenizer.ids([text for row in turns for text in row])), []
+        for row in rows:
+            before, whole, after = ([next(ids) for _ in part] for part in (row.context, [row], row.after))
+            target = whole[0][: self.room]
+            earlier = [id for turn in before for id in (*turn, *self.between)]
+            later = [id for turn in after for id in (*self.between, *turn)]
+            of_earlier, of_later = sides(len(earlier), len(later), self.room - len(target))
+            kept = [*self.before, *earlier[len(earlier) - of_earlier :]]
+            is_cut = len(target) < len(whole[0]) or of_earlier < len(earlier) or of_later < len(later)
+            all_ids = (*kept, *target, *later[:of_later], *self.after)
+            windows.append(Window(all_ids, len(kept), len(kept) + len(target), is_cut))
+        return windows
 
 
 SPREAD = 0.02  # standard deviation of the head's fresh weights

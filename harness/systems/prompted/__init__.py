@@ -146,7 +146,7 @@ class PromptedKind(Kind[PromptedSettings]):
             key = kept.key(config.model, prompt, said, repeat)
             if key not in calls and kept.get(key) is None:
                 tokens = likely_tokens(prompt, said)
-                calls[key] = tokens, config.prices.of(tokens, config.answer_tokens)
+                calls[key] = tokens, config.dollars(tokens, config.answer_tokens)
                 ids |= {row.id, *(shot.row.id for shot in shots)}
         return Leaving(config.host, is_this_machine(config.host), frozenset(ids), calls)
 

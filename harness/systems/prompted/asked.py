@@ -86,7 +86,7 @@ class Asked:
         logits = np.stack([_logits(row, len(options)) for row in places]) if places else np.zeros((0, len(options)))
         nameless = np.array([all(place is None for place in of_row) for of_row in places], dtype=bool)
         answers = [answer for of_row in each for answer in of_row]
-        cost = cost_of(answers, self.config.prices)
+        cost = cost_of(answers, self.config)
         return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=_notes(answers, places))
 
 

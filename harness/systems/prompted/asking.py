@@ -94,25 +94,10 @@ class Answers:
             self.folder.mkdir(mode=0o700, exist_ok=True)
 
 
-@dataclass(frozen=True)
-class Prices:
-    """Dollars per 1,000 tokens of a prompt and of an answer; 0 where nobody has set them."""
-
-    tokens_in: float = 0.0
-    tokens_out: float = 0.0
-
-    def of(self, tokens_in: float, tokens_out: float) -> float:
-        """Dollars of a call."""
-        return (tokens_in * self.tokens_in + tokens_out * self.tokens_out) / 1000
-
-
-FREE = Prices()
-
-
-def cost_of(answers: Sequence[Answer], prices: Prices) -> dict[str, float]:
+def cost_of(answers: Sequence[Answer], settings: CallSettings) -> dict[str, float]:
     """Tokens, and dollars where prices are set, of these answers, whenever they were paid for."""
     counts = [sum(getattr(answer, side) or 0 for answer in answers) for side in ("tokens_in", "tokens_out")]
-    money = {"money": prices.of(*counts)} if prices != FREE else {}
+    money = {"money": settings.dollars(*counts)} if settings.has_prices else {}
     return {"tokens_in": float(counts[0]), "tokens_out": float(counts[1]), **money}
 
 
@@ -130,9 +115,7 @@ class Purse:
         self.journal, self.most = journal, most
         self._changed = Condition()
         self._in_flight: dict[str, float] = {}
-        self.spent = fsum(
-            _dollars_by_call(journal).values()
-        )  # calls in flight counted with the most that they can cost
+        self.spent = fsum(_dollars_by_call(journal).values())  # calls in flight with the most that they can cost
 
     def reserve(self, dollars: float) -> str:
         """Enter a call that can cost this much, once the cap has room for it; BadInput where it will have none."""
@@ -162,16 +145,13 @@ class Purse:
         line = json.dumps({"call": call, "dollars": dollars}) + "\n"
         with disk.output(self.journal):
             self.journal.parent.mkdir(parents=True, exist_ok=True)
-            with self.journal.open("ab") as file:
-                file.write((b"\n" if file.tell() and not _ends_whole(self.journal) else b"") + line.encode())
+            with self.journal.open("a+b") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    line = line if file.read(1) == b"\n" else f"\n{line}"
+                file.write(line.encode())
                 file.flush()
                 os.fsync(file.fileno())
-
-
-def _ends_whole(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
 
 
 def _dollars_by_call(journal: Path) -> dict[str, float]:
@@ -261,7 +241,7 @@ class Asker:
         """Answers by their keys of prompts that were not kept when this was called."""
         with self.answers.alone():
             self._stop.clear()
-            if self.settings.prices != FREE:
+            if self.settings.has_prices:
                 self._purse = Purse(self.answers.journal(self.settings.model), self.settings.most_cost)
             kept = {key: self.answers.get(key) for key in wanted}  # another process may have asked meanwhile
             queue = iter([(key, prompt) for key, prompt in wanted.items() if not kept[key]])
@@ -310,15 +290,14 @@ class Asker:
 
     def _call(self, key: str, prompt: str) -> Answer:
         """Make one call and keep its answer."""
-        prices = self.settings.prices
-        most = prices.of(most_tokens(prompt, self.said), self.settings.answer_tokens)
+        most = self.settings.dollars(most_tokens(prompt, self.said), self.settings.answer_tokens)
         paid, call = 0.0, self._purse.reserve(most) if self._purse else ""
         try:
             messages = [{"role": "user", "content": prompt}]
             reply = self.server.post({"model": self.settings.model, "messages": messages, **self.said})
             paid = most  # where the server did not count its tokens
             if reply.tokens_in is not None and reply.tokens_out is not None:
-                paid = prices.of(reply.tokens_in, reply.tokens_out)
+                paid = self.settings.dollars(reply.tokens_in, reply.tokens_out)
             self._check_model(reply)
             day = datetime.now(UTC).date().isoformat()
             answer = Answer(reply.text, reply.model, reply.fingerprint, reply.tokens_in, reply.tokens_out, day)
@@ -389,15 +368,19 @@ class CallSettings(Settings):
         if not self.model or not self.model.isprintable():
             raise ValueError(f"model {self.model!r} is no name of a model")
         super().__post_init__()
-        if self.most_cost and not (self.price_in or self.price_out):
+        if self.most_cost and not self.has_prices:
             raise ValueError("most_cost needs price_in and price_out, in dollars per 1,000 tokens")
         if self.url:
             checked_address(self.url)
 
     @property
-    def prices(self) -> Prices:
-        """Dollars per 1,000 tokens."""
-        return Prices(self.price_in, self.price_out)
+    def has_prices(self) -> bool:
+        """Whether anybody has set them."""
+        return bool(self.price_in or self.price_out)
+
+    def dollars(self, tokens_in: float, tokens_out: float) -> float:
+        """What so many tokens of prompts and of answers cost."""
+        return (tokens_in * self.price_in + tokens_out * self.price_out) / 1000
 
     @property
     def address(self) -> str:

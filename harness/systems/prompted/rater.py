@@ -107,7 +107,7 @@ def outlay(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Out
         keys = (kept.key(settings.model, prompt, settings.said, repeat) for repeat in range(settings.repeats))
         open_calls += [likely_tokens(prompt, settings.said) for key in keys if kept.get(key) is None]
     tokens = sum(open_calls)
-    dollars = settings.prices.of(tokens, settings.answer_tokens * len(open_calls))
+    dollars = settings.dollars(tokens, settings.answer_tokens * len(open_calls))
     return Outlay(len(open_calls), round(tokens), dollars)
 
 
@@ -132,7 +132,7 @@ def ask(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Rated:
     every: list[Answer] = [answer for own in answered for answer in own]
     name = asker.model if asker.model.isprintable() else ""  # as the server calls it, a dated name perhaps
     rater = f"{name or settings.model} {max(answer.day for answer in every)}"
-    return Rated(readings, rater, len(every), cost_of(every, settings.prices))
+    return Rated(readings, rater, len(every), cost_of(every, settings))
 
 
 def missing(readings: Sequence[Reading], constructs: Mapping[str, Construct]) -> list[str]:

@@ -16,7 +16,7 @@ from harness.study.config import StudyConfig
 from harness.study.plan import Pack
 from harness.study.systems import SHIPPED, Predicted, Reads, add_files, kind_of
 from harness.systems import name_of_system, system_of
-from harness.systems.fitted import _unanswered
+from harness.systems.fitted import unanswered_of
 from harness.systems.system import System
 from tasks.errors import BadInput, BadStudy
 from tasks.task import Label
@@ -248,5 +248,5 @@ def test_rows_without_an_answer_are_named_and_no_others(toy_splits):
     rows = toy_splits("one").test[:4]
     mask = np.array([False, True, False, False])
     logits = np.zeros((4, 2), dtype=np.float32)
-    assert _unanswered(rows, Predicted(logits, unanswered=mask)) == (rows[1].id,)
-    assert _unanswered(rows, Predicted(logits)) == ()
+    assert unanswered_of(rows, Predicted(logits, unanswered=mask)) == (rows[1].id,)
+    assert unanswered_of(rows, Predicted(logits)) == ()

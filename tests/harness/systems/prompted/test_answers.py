@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.systems.prompted.asking import Answer, Answers, CallSettings, Prices, Purse, most_tokens
+from harness.systems.prompted.asking import Answer, Answers, CallSettings, Purse, most_tokens
 from tasks.errors import BadInput
 from tests.support.systems.fake_server import MODEL, fake_server
 
@@ -23,8 +23,8 @@ ANSWER = Answer("yes", MODEL, "fp", 12, 2, "2026-11-24")
 SETTINGS = {"temperature": 0.0, "max_tokens": 8}
 PROMPTS = [f"prompt {number} of somebody's words" for number in range(60)]
 PRICED = {"price_in": 0.5, "price_out": 1.5}
-PRICES = Prices(0.5, 1.5)
-MOST = PRICES.of(most_tokens(PROMPTS[-1], SETTINGS), 8)  # dollars that a call can cost
+dollars = CallSettings(**PRICED).dollars
+MOST = dollars(most_tokens(PROMPTS[-1], SETTINGS), 8)  # dollars that a call can cost
 PROCESS = """
 import sys
 from pathlib import Path
@@ -58,7 +58,7 @@ def key(prompt):
 
 
 def paid(server):
-    return PRICES.of(*server.billed)
+    return dollars(*server.billed)
 
 
 @pytest.fixture
