@@ -101,8 +101,8 @@ def write_sheet(options: argparse.Namespace) -> int:
 
 def ask_model(options: argparse.Namespace) -> int:
     """Ask for what is not kept, write a file of ratings, and print how the model agrees with people."""
-    from harness.systems.fitted import answers_beside
     from harness.systems.prompted.rater import ask, items, missing
+    from harness.systems.system import answers_beside
     from tasks.ratings import rows_of
 
     settings, rateable = _call_settings(options), _rateable(options)

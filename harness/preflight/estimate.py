@@ -29,8 +29,7 @@ from harness.study.config import share_of
 from harness.study.plan import Pack, Plan, weightless
 from harness.study.systems import Leaving, in_window, kind_of
 from harness.systems import system_of
-from harness.systems.fitted import OF_SYSTEM, answers_beside
-from harness.systems.system import ADAPTER_PASSES
+from harness.systems.system import ADAPTER_PASSES, OF_SYSTEM, answers_beside
 from tasks.splits.loading import Splits
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from harness.study.systems import Fit, Place, kind_of
+from harness.study.systems import Place, kind_of
 from harness.systems import attributions
 from harness.systems.attributions import Attribution, Readable, Reading, advantage, attribution
 from harness.systems.epochs import Text
-from tests.harness.systems.test_kinds import label_of, rows_of
+from tests.support.systems.trained import handed, rows_of
 
 pytest.importorskip("captum", reason="explain needs its extra")
 SMALL = {"epochs": 8, "batch_size": 16, "learning_rate": 3e-3, "tokens": 24}
@@ -25,10 +25,8 @@ KINDS = {
 
 def fitted_of(folder, tiny, name):
     kind = kind_of("clsn" if name == "plain" else name)
-    config = kind.configured({**SMALL, **KINDS[name]}, "test")
-    train, validation = rows_of("multiclass", 96, 1), rows_of("multiclass", 12, 2)
-    place = Place(backbone=tiny)
-    return kind.fit(Fit(train, validation, label_of("multiclass"), "macro_f1", 7, config, folder / "fit", place))
+    settings, place = {**SMALL, **KINDS[name]}, Place(backbone=tiny)
+    return kind.fit(handed(kind, folder / "fit", settings, rows=96, validation=12, place=place))
 
 
 def reading_of(logits, ids=(1, 5, 6, 7, 2)):
@@ -93,6 +91,5 @@ def test_contributions_of_a_trained_network_add_up_and_the_cue_has_most_of_them(
 
 
 def test_a_system_without_embeddings_is_not_readable(tmp_path):
-    train = rows_of("multiclass", 20, 1)
-    fit = Fit(train, train, label_of("multiclass"), "macro_f1", 1, kind_of("majority").config(), tmp_path)
-    assert not isinstance(kind_of("majority").fit(fit), Readable)
+    majority = kind_of("majority")
+    assert not isinstance(majority.fit(handed(majority, tmp_path, {})), Readable)

@@ -11,25 +11,21 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from harness.study.systems import Fit, Place, kind_of
+from harness.study.systems import Place, kind_of
 from harness.systems.bi_encoder.network import IGNORED, TrainedBiEncoder, weighted_loss
 from harness.systems.dropout import Attention
 from harness.systems.epochs import CHECKPOINT
 from tasks.rationales import placed
 from tasks.task import Example, Turn
-from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import run_systems, small_study
-from tests.support.systems.trained import trainings
+from tests.support.systems.trained import handed, rows_of, trainings
 
 KIND = kind_of("bi-encoder")
 SMALL = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3, "tokens": 24}
 
 
-def fit_of(folder, tiny, seed=7, watch=lambda step, steps: None, rows=48, **settings):
-    config = KIND.configured({**SMALL, **settings}, "test")
-    train, validation = rows_of("multiclass", rows, 1), rows_of("multiclass", 12, 2)
-    place = Place(backbone=tiny)
-    return Fit(train, validation, label_of("multiclass"), "macro_f1", seed, config, folder, place, watch=watch)
+def fit_of(folder, tiny, rows=48, **settings):
+    return handed(KIND, folder, {**SMALL, **settings}, rows=rows, validation=12, place=Place(backbone=tiny))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +46,7 @@ def test_bf16_meets_fp32_to_its_rounding_and_keeps_its_weights_in_32_bits(traine
 @pytest.mark.parametrize("is_masked", [True, False])
 def test_attention_is_that_of_numpy(is_masked):
     torch.manual_seed(3)
-    layer = Attention(8, dropout=0.1).eval()
+    layer = Attention(8, dropout=0.1, has_out=True).eval()
     queries, values = torch.randn(2, 5, 8), torch.randn(2, 4, 8)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     own = layer(queries, values, mask if is_masked else None).detach().numpy()

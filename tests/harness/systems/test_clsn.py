@@ -10,14 +10,13 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from harness.study.systems import Fit, Place, Sibling, kind_of
+from harness.study.systems import Place, Sibling, kind_of
 from harness.systems.clsn.network import Clsn, labels_of
 from harness.systems.epochs import CHECKPOINT
 from tasks.errors import BadStudy
 from tasks.task import Example
-from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.harness.systems.test_systems import system_cell
-from tests.support.systems.trained import trainings
+from tests.support.systems.trained import handed, label_of, rows_of, trainings
 
 KIND = kind_of("clsn")
 SMALL = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3, "tokens": 24, "width": 16}
@@ -32,14 +31,11 @@ def sibling_of(train, validation):
     return Sibling(label, *map(tuple, own))
 
 
-def fit_of(folder, tiny, seed=7, watch=lambda step, steps: None, **settings):
-    train, validation = rows_of("multiclass", 48, 1), rows_of("multiclass", 12, 2)
-    is_joint = settings.pop("is_joint", False)
-    siblings = {"intents": sibling_of(train, validation)} if is_joint else {}
-    config = KIND.configured({**SMALL, "siblings": list(siblings), **settings}, "test")
-    place = Place(backbone=tiny)
-    label = label_of("multiclass")
-    return Fit(train, validation, label, "macro_f1", seed, config, folder, place, siblings=siblings, watch=watch)
+def fit_of(folder, tiny, seed=7, **settings):
+    parts = rows_of("multiclass", 48, 1), rows_of("multiclass", 12, 2)
+    siblings = {"intents": sibling_of(*parts)} if settings.pop("is_joint", False) else {}
+    settings, place = {**SMALL, "siblings": list(siblings), **settings}, Place(backbone=tiny)
+    return handed(KIND, folder, settings, validation=12, seed=seed, place=place, siblings=siblings)
 
 
 @pytest.fixture(scope="module")

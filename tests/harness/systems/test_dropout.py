@@ -15,7 +15,7 @@ from harness.systems import dropout, epochs
 from harness.systems.dropout import Dropout, SelfAttention, kept, scale_of, with_quick_dropout
 from harness.training.model import load_backbone
 from tasks.task import METRICS
-from tests.harness.systems.test_kinds import label_of, rows_of
+from tests.support.systems.trained import label_of, rows_of
 
 ROWS, TOKENS, WIDTH, HEADS = 5, 7, 8, 2
 KIND = kind_of("encoder")

@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.study.backbone import BadBackbone, resolve
-from harness.study.systems import Fit, Place, kind_of
+from harness.study.systems import Place, kind_of
 from harness.systems.encoder.network import Pooled, TrainedEncoder, WindowReader
 from harness.systems.epochs import CHECKPOINT, best_epoch
 from harness.systems.weights import POSITIONS, resolve_encoder
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadStudy
-from tasks.task import METRICS, Example, Turn
-from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import small_study
+from tests.support.systems.trained import handed, row_of, rows_of
 
 KIND = kind_of("encoder")
 SMALL = {"epochs": 3, "patience": 0, "batch_size": 16, "learning_rate": 1e-3, "tokens": 48}
@@ -27,15 +26,8 @@ START, END = 0, 2  # of a text of the tiny backbone, which has a token per byte
 FAMILIES = ("camembert", *POSITIONS)
 
 
-def fit_of(folder, tiny, watch=lambda step, steps: None, kind="multiclass", rows=48, **changes):
-    config = KIND.configured({**SMALL, **changes}, "test")
-    train, validation = rows_of(kind, rows, 1), rows_of(kind, 15, 2)
-    return Fit(train, validation, label_of(kind), METRICS[kind], 7, config, folder, Place(backbone=tiny), watch=watch)
-
-
-def row_of(earlier, text, later):
-    turns = [tuple(Turn("speaker", turn) for turn in side) for side in (earlier, later)]
-    return Example("r", "g", "g", turns[0], text, 0, after=turns[1])
+def fit_of(folder, tiny, kind="multiclass", rows=48, **changes):
+    return handed(KIND, folder, {**SMALL, **changes}, label=kind, rows=rows, place=Place(backbone=tiny))
 
 
 def ids_of(text):

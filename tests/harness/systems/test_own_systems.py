@@ -14,11 +14,11 @@ from harness.engines.local import Job, LocalEngine, WorkersEngine
 from harness.run.grid import Step
 from harness.study import systems
 from harness.study.plan import Pack
-from harness.study.systems import Fit, Place, add_files, kind_of, own_files
+from harness.study.systems import Place, add_files, kind_of, own_files
 from tasks.errors import BadStudy
 from tests.harness.engines.test_engine_contract import MARKED, ray_way, slurm_way
-from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import ONE, TWO, small_study
+from tests.support.systems.trained import handed, label_of, rows_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "support" / "systems"
 FILES = (FOLDER / "nearest_text.py", FOLDER / "length.py")
@@ -180,9 +180,8 @@ def test_they_keep_the_contract(path, tmp_path):
     add_files([path])
     own = kind_of(path.stem.replace("_", "-"))
     for kind in own.reads.labels:
-        rows = rows_of(kind, 40, 1), rows_of(kind, 9, 2)
-        fit = Fit(*rows, label_of(kind), "macro_f1", 1, own.config(), tmp_path / kind)
-        fitted, rows = own.fit(fit), rows_of(kind, 12, 3)
+        fitted = own.fit(handed(own, tmp_path / kind, {}, label=kind, rows=40))
+        rows = rows_of(kind, 12, 3)
         fitted.save(tmp_path / kind / "model")
         again = own.load(tmp_path / kind / "model", Place()).predict(rows)
         np.testing.assert_allclose(again.logits, fitted.predict(rows).logits, rtol=1e-6)

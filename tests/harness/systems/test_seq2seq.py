@@ -15,23 +15,22 @@ from harness.cli.main import main
 from harness.engines.remote import _of_rows
 from harness.study.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
-from harness.study.systems import Fit, Place, kind_of
+from harness.study.systems import Place, kind_of
 from harness.systems.answering import EncoderDecoder
 from harness.systems.instructed import LEAST, Frame, Marks, PromptReader, frame_of
 from harness.systems.seq2seq.network import LongerEmbedding, LongerHead, TrainedT5
 from harness.systems.weights import resolve_t5
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
-from tasks.task import METRICS, Instruction
-from tests.harness.systems.test_encoder import folder_of, row_of
-from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
+from tasks.task import Instruction
+from tests.harness.systems.test_encoder import folder_of
 from tests.support.studies.small_study import small_study
 from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_t5 import tiny_t5
+from tests.support.systems.trained import ASKS, WORDS, handed, row_of, rows_of
 from tests.support.systems.whole_prompt import text_of
 
 KIND = kind_of("seq2seq")
-ASKS = Instruction("Is {text} no?", ("no", "no communication", "much"), "a chat", "A level is what it is.")
 SAID = "You are an annotator Read what follows which is a chat and answer the question Definition Question Answer with"
 SPOKEN = (*SAID.split(), "or", *"Is no communication much means x z : , . ? -".split(), *WORDS)
 SMALL = {"weights": "random-tiny", "epochs": 2, "patience": 0, "batch_size": 16, "learning_rate": 3e-3, "tokens": 256}
@@ -44,11 +43,8 @@ def words(tmp_path_factory):
     return str(tiny_t5(tmp_path_factory.mktemp("t5") / "words", SPOKEN))
 
 
-def fit_of(folder, watch=lambda step, steps: None, rows=48, asks=ASKS, **changes):
-    config = KIND.configured({**SMALL, **changes}, "test")
-    train, validation = rows_of("multiclass", rows, 1), rows_of("multiclass", 15, 2)
-    label = label_of("multiclass")
-    return Fit(train, validation, label, METRICS["multiclass"], 7, config, folder, watch=watch, instruction=asks)
+def fit_of(folder, rows=48, asks=ASKS, **changes):
+    return handed(KIND, folder, {**SMALL, **changes}, rows=rows, instruction=asks)
 
 
 def trained(asks=ASKS, **changes):
@@ -294,14 +290,6 @@ def test_weights_that_are_no_whole_t5_are_refused_in_one_line(tmp_path, words):
     assert T5EncoderModel.from_pretrained(half) is not None
     with pytest.raises(BadBackbone, match="tensors of its config are not among its weights, first decoder"):
         trained(weights=str(half), tokens=64)
-
-
-def test_stored_weights_are_read_again_with_those_that_they_were_trained_from_alone(tmp_path, words):
-    folder = tiny_t5(tmp_path / "t5", SPOKEN)
-    KIND.fit(fit_of(tmp_path / "fit", weights=str(folder), epochs=1)).save(tmp_path / "model")
-    tiny_t5(folder, SPOKEN, seed=6)
-    with pytest.raises(BadInput, match=r"trained from other weights \(weights"):
-        KIND.load(tmp_path / "model", Place())
 
 
 def studied(tmp_path, *changes, tasks='["epitome_er", "esconv_question"]'):

@@ -16,8 +16,7 @@ from harness.study.config import StudyConfig
 from harness.study.plan import Pack
 from harness.study.systems import SHIPPED, Predicted, Reads, add_files, kind_of
 from harness.systems import name_of_system, system_of
-from harness.systems.fitted import unanswered_of
-from harness.systems.system import System
+from harness.systems.system import System, unanswered_of
 from tasks.errors import BadInput, BadStudy
 from tasks.task import Label
 

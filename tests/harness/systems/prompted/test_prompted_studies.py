@@ -15,7 +15,7 @@ from analysis.results.leaderboard import leaderboard
 from analysis.sections.study import asked_rows
 from harness.engines.local import Job
 from harness.study.plan import Pack
-from tests.support.studies.small_study import run_systems, small_study
+from tests.support.studies.small_study import run_systems, small_study, system_cell_of
 from tests.support.systems.fake_server import MODEL, fake_server
 
 TASK = "epitome_er"
@@ -54,13 +54,8 @@ def prompted(server, root, *overrides):
     return small_study(root, *SYSTEM, f'system.prompted.url="{server.url}"', *overrides)
 
 
-def cell_of(study):
-    (cell,) = [cell for cell in study.plan.cells if cell.system]
-    return cell
-
-
 def record_of(study):
-    return study.store.get(cell_of(study).key)
+    return study.store.get(system_cell_of(study).key)
 
 
 def test_a_record_says_who_answered_when_and_at_what_price(server, tmp_path):
@@ -76,7 +71,7 @@ def test_a_record_says_who_answered_when_and_at_what_price(server, tmp_path):
     assert "unanswered" not in results
     assert cost["money"] == pytest.approx((cost["tokens_in"] * 0.5 + cost["tokens_out"] * 1.5) / 1000)
     assert cost["tokens_out"] == 32
-    frame = pd.read_parquet(study.store.open(cell_of(study).key, "test.parquet"))
+    frame = pd.read_parquet(study.store.open(system_cell_of(study).key, "test.parquet"))
     logits = frame[[f"logit_{place}" for place in range(3)]].to_numpy()
     np.testing.assert_allclose(np.exp(logits).sum(axis=1), 1, rtol=1e-6)
 
@@ -85,7 +80,7 @@ def test_what_cannot_be_parsed_counts_as_wrong_and_is_listed_by_id(server, tmp_p
     server.rule = lambda prompt: "who knows" if len(prompt) % 2 else LEVELS[len(prompt) % 3]
     study = prompted(server, tmp_path / "runs", 'system.prompted.templates=["annotator"]')
     run_systems(study)
-    key, results = cell_of(study).key, record_of(study).results
+    key, results = system_cell_of(study).key, record_of(study).results
     listed = pd.read_parquet(study.store.open(key, "unanswered.parquet"))
     assert results["unanswered"] == {part: int((listed.split == part).sum()) for part in ("validation", "test")}
     assert 0 < results["unanswered"]["test"] < 16
@@ -124,7 +119,7 @@ def test_answers_that_change_from_run_to_run_are_counted(server, tmp_path):
     study = prompted(server, tmp_path / "runs", *settings)
     run_systems(study)
     assert record_of(study).results["answers"]["agreement"] == pytest.approx(1 / 3)  # of weak, no, weak one pair agrees
-    frame = pd.read_parquet(study.store.open(cell_of(study).key, "test.parquet"))
+    frame = pd.read_parquet(study.store.open(system_cell_of(study).key, "test.parquet"))
     assert (frame[[f"logit_{place}" for place in range(3)]].to_numpy().argmax(axis=1) == 1).all()
 
 
@@ -153,15 +148,14 @@ def test_exemplars_are_training_rows_of_every_class_and_the_same_for_all(server,
     assert len(heads) == 1
     (head,) = heads
     assert all(f"Answer: {option}\n" in head for option in LEVELS)
-    saved = json.loads(study.store.open(cell_of(study).key, "model/prompted.json").read_text())
+    saved = json.loads(study.store.open(system_cell_of(study).key, "model/prompted.json").read_text())
     train = {row.id: row for row in study.plan.splits[TASK].train}
     assert len(saved["shots"]) == 3
     assert all(train[id].text in head for id in saved["shots"])
     other = prompted(server, tmp_path / "runs", *settings, "seeds=[2]", "baseline_seeds=[2]")
     run_systems(other)
-    assert (
-        json.loads(other.store.open(cell_of(other).key, "model/prompted.json").read_text())["shots"] != saved["shots"]
-    )
+    file = other.store.open(system_cell_of(other).key, "model/prompted.json")
+    assert json.loads(file.read_text())["shots"] != saved["shots"]
 
 
 @pytest.mark.parametrize(
@@ -179,14 +173,14 @@ def test_exemplars_are_training_rows_of_every_class_and_the_same_for_all(server,
     ],
 )
 def test_keys_hold_what_decides_answers_and_not_where_they_come_from(override, changes, tmp_path):
-    plain, other = (cell_of(small_study(tmp_path, *SYSTEM, *more)) for more in ((), (override,)))
+    plain, other = (system_cell_of(small_study(tmp_path, *SYSTEM, *more)) for more in ((), (override,)))
     assert (plain.key != other.key) is changes
     assert not {"url", "most_cost", "allow", "price_in"} & set(other.spec["config"])
 
 
 def test_a_job_on_another_machine_knows_the_server_and_the_prices(server, tmp_path):
     study = prompted(server, tmp_path / "runs", *PRICED)
-    job = study.launch(threads=1).job(Pack((cell_of(study),)))
+    job = study.launch(threads=1).job(Pack((system_cell_of(study),)))
     assert job.pack.cells[0].local["url"] == server.url
     (outcome,) = job(Job("tiny"))
     assert outcome.error is None

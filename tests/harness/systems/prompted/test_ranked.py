@@ -12,22 +12,19 @@ import torch
 from harness.engines.local import Job
 from harness.study.backbone_files import VOCABULARY
 from harness.study.plan import Pack
-from harness.study.systems import Fit, Place, kind_of
+from harness.study.systems import Place, kind_of
 from harness.systems.answering import Causal, answering
 from harness.systems.prompted.prompts import TEMPLATES, Shot, closing_of, prompt_of
 from harness.systems.prompted.ranked import Ranked
 from harness.systems.weights import POSITIONS_OF_DECODERS, resolve_answering
 from tasks.errors import BadInput
-from tasks.task import METRICS, Instruction
-from tests.harness.systems.test_encoder import row_of
-from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import small_study, system_cell_of
 from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_decoder import tiny_decoder
 from tests.support.systems.tiny_t5 import tiny_t5
+from tests.support.systems.trained import ASKS, WORDS, handed, row_of, rows_of
 
 KIND = kind_of("prompted")
-ASKS = Instruction("Is {text} no?", ("no", "no communication", "much"), "a chat", "A level is what it is.")
 SPOKEN = (*"You are an annotator What read comes from Definition A level is what it Is no communication".split(),)
 SPOKEN += (*"weak strong much or Answer with and nothing else Value Case a b c x z : , . ? -".split(), *WORDS)
 TEMPLATE = TEMPLATES["annotator"]
@@ -194,16 +191,12 @@ def test_a_t5_reads_more_than_its_config_names(tmp_path):
 # As a system.
 
 
-def fit_of(folder, weights, **changes):
-    config = KIND.configured({"weights": weights, **changes}, "test")
-    rows = rows_of("multiclass", 30, 1), rows_of("multiclass", 15, 2)
-    label = label_of("multiclass")
-    return Fit(*rows, label, METRICS["multiclass"], 7, config, folder, instruction=ASKS)
-
-
 def test_stored_settings_are_read_again_with_their_own_weights_alone(tmp_path):
     folder = tiny_decoder(tmp_path / "llama", SPOKEN)
-    fitted, rows = KIND.fit(fit_of(tmp_path, str(folder))), rows_of("multiclass", 9, 3)
+    fitted, rows = (
+        KIND.fit(handed(KIND, tmp_path, {"weights": str(folder)}, rows=30, instruction=ASKS)),
+        rows_of("multiclass", 9, 3),
+    )
     fitted.save(tmp_path / "model")
     again = KIND.load(tmp_path / "model", Place())
     np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
@@ -217,21 +210,16 @@ def studied(root, *changes):
     return small_study(root, *settings, *changes)
 
 
-def cell_of(study):
-    (cell,) = [cell for cell in study.plan.cells if cell.system]
-    return cell
-
-
 def test_weights_enter_keys_by_their_content_and_keys_of_a_server_stay(tmp_path):
     first, same, other = (
         str(tiny_decoder(tmp_path / name, SPOKEN, seed=seed)) for name, seed in (("a", 5), ("b", 5), ("c", 6))
     )
-    cells = [cell_of(studied(tmp_path, f'system.prompted.weights="{path}"')) for path in (first, same, other)]
+    cells = [system_cell_of(studied(tmp_path, f'system.prompted.weights="{path}"')) for path in (first, same, other)]
     assert cells[0].key == cells[1].key != cells[2].key
     assert "weights" not in cells[0].spec["config"]
     assert cells[0].spec["config"]["model"] == "weights of a folder"
     assert str(tmp_path) not in json.dumps(cells[0].spec)
-    plain = cell_of(studied(tmp_path))
+    plain = system_cell_of(studied(tmp_path))
     assert not {"weights", "identity"} & {*plain.spec, *plain.spec["config"]}
 
 
@@ -239,7 +227,7 @@ def test_a_job_on_another_machine_knows_the_folder_and_refuses_other_weights(tmp
     folder = tiny_decoder(tmp_path / "llama", SPOKEN)
     monkeypatch.chdir(tmp_path)
     study = studied(tmp_path / "runs", 'system.prompted.weights="llama"', 'system.prompted.templates=["annotator"]')
-    job = study.launch(threads=1).job(Pack((cell_of(study),)))
+    job = study.launch(threads=1).job(Pack((system_cell_of(study),)))
     monkeypatch.chdir("/")
     (outcome,) = job(Job("tiny"))
     assert outcome.error is None

@@ -10,8 +10,8 @@ import pytest
 
 from harness.systems.prompted.asked import schema_of, spoken
 from harness.systems.prompted.asking import most_tokens
-from tests.harness.systems.prompted.test_prompted_studies import LEVELS, PRICED, cell_of, no_names, prompted, record_of
-from tests.support.studies.small_study import run_systems
+from tests.harness.systems.prompted.test_prompted_studies import LEVELS, PRICED, no_names, prompted, record_of
+from tests.support.studies.small_study import run_systems, system_cell_of
 from tests.support.systems.fake_server import by_hash, fake_server
 
 __all__ = ["no_names"]
@@ -37,7 +37,7 @@ def test_a_call_asks_for_the_options_alone_and_the_answers_are_those_of_words(se
         schema = body["response_format"]["json_schema"]["schema"]
         assert body["response_format"]["type"] == "json_schema"
         assert schema["properties"]["answer"]["enum"] == list(
-            study.plan.splits[cell_of(study).target].task.instruction.options
+            study.plan.splits[system_cell_of(study).target].task.instruction.options
         )
         assert schema["required"] == ["answer"]
     assert server.bodies
@@ -46,7 +46,7 @@ def test_a_call_asks_for_the_options_alone_and_the_answers_are_those_of_words(se
         words = prompted(other, tmp_path / "words", ONE)
         run_systems(words)
         assert not any("response_format" in body for body in other.bodies)
-    frames = [pd.read_parquet(own.store.open(cell_of(own).key, "test.parquet")) for own in (study, words)]
+    frames = [pd.read_parquet(own.store.open(system_cell_of(own).key, "test.parquet")) for own in (study, words)]
     pd.testing.assert_frame_equal(*frames)
 
 
@@ -55,9 +55,9 @@ def test_the_way_of_answering_enters_keys_and_names_of_answers_only_where_it_is_
     plain = prompted(server, tmp_path / "runs", ONE)
     said = prompted(server, tmp_path / "runs", ONE, 'system.prompted.answers="text"')
     by_schema = prompted(server, tmp_path / "runs", ONE, SCHEMA)
-    assert cell_of(plain).key == cell_of(said).key != cell_of(by_schema).key
-    assert "answers" not in cell_of(plain).spec["config"]
-    assert cell_of(by_schema).spec["config"]["answers"] == "schema"
+    assert system_cell_of(plain).key == system_cell_of(said).key != system_cell_of(by_schema).key
+    assert "answers" not in system_cell_of(plain).spec["config"]
+    assert system_cell_of(by_schema).spec["config"]["answers"] == "schema"
     run_systems(plain)
     asked = len(server.prompts)
     run_systems(by_schema)
