@@ -375,18 +375,16 @@ def kind_in(module: ModuleType, name: str, file_sha256: str = "") -> Kind[Any]:
 def _check_names(name: str, module: ModuleType, kind: type[Kind[Any]]) -> None:
     """BadStudy for a public name that looks like one of the contract's, which the kind does not declare."""
     absent = [part for part in sorted(MEANT) if getattr(kind, part, None) is getattr(Kind, part, None)]
-    of_module = {
-        own for own, value in vars(module).items() if getattr(value, "__module__", module.__name__) == module.__name__
-    }
-    for own in (*(vars(kind).keys() - MEANT), *(of_module - {kind.__name__})):
+    of_file = [key for key, value in vars(module).items() if getattr(value, "__module__", "") in ("", module.__name__)]
+    for declared in sorted({*vars(kind).keys() - MEANT, *of_file} - {kind.__name__}):
         # whether a name may be meant for a part of the contract: alike, or begun alike and not made of it
-        for part in () if own.startswith("_") else absent:
-            first = own.casefold()
-            begins = first[:SAME_START] == part[:SAME_START] and len(part) <= SHORT and not first.startswith(f"{part}_")
-            if begins or SequenceMatcher(None, first, part).ratio() >= ALIKE:
+        for part in () if declared.startswith("_") else absent:
+            word = declared.casefold()
+            begins = word[:SAME_START] == part[:SAME_START] and len(part) <= SHORT and not word.startswith(f"{part}_")
+            if begins or SequenceMatcher(None, word, part).ratio() >= ALIKE:
                 raise BadStudy(
-                    f"system {name!r}: {module.__file__} declares {own}, which nothing reads; did you mean {part}? "
-                    f"If not, call it _{own}"
+                    f"system {name!r}: {module.__file__} declares {declared}, which nothing reads; did you mean {part}?"
+                    f" If not, call it _{declared}"
                 )
 
 

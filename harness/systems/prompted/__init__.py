@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.study.systems import Fit, Fitted, Kind, Leaving, Place, Predicted, Reads, counted_wrong
-from harness.systems.prompted.asked import Asked, PromptedSettings, said_of
+from harness.systems.prompted.asked import Asked, PromptedSettings, form_of
 from harness.systems.prompted.asking import LOCAL_SETTINGS, Answers, likely_tokens
 from harness.systems.prompted.prompts import TEMPLATES, Shot, checked_template, prompt_of
 from harness.systems.prompted.server import is_this_machine
@@ -134,7 +134,7 @@ class PromptedKind(Kind[PromptedSettings]):
             return None
         shots = _shots(config, instruction, parts["train"], seed)
         kept = Answers(answers)
-        said = said_of(config, instruction)
+        form = form_of(config, instruction)
         rows = [*parts["validation"], *parts["test"]]
         texts = [checked_template(name) for name in config.templates]
         longest = max(texts, key=lambda text: sum(len(prompt_of(text, instruction, shots, row)) for row in rows))
@@ -143,9 +143,9 @@ class PromptedKind(Kind[PromptedSettings]):
         calls, ids = {}, set()
         for text, row, repeat in asked:
             prompt = prompt_of(text, instruction, shots, row)
-            key = kept.key(config.model, prompt, said, repeat)
+            key = kept.key(config.model, prompt, form, repeat)
             if key not in calls and kept.get(key) is None:
-                tokens = likely_tokens(prompt, said)
+                tokens = likely_tokens(prompt, form)
                 calls[key] = tokens, config.dollars(tokens, config.answer_tokens)
                 ids |= {row.id, *(shot.row.id for shot in shots)}
         return Leaving(config.host, is_this_machine(config.host), frozenset(ids), calls)

@@ -68,7 +68,7 @@ class Asked:
     def __init__(self, config: PromptedSettings, instruction: Instruction, folder: Path | None) -> None:
         """Nothing is opened or asked yet; answers are kept in the ``folder``."""
         self.config, self.instruction, self.folder = config, instruction, folder
-        self.asker = config.asker(folder, said_of(config, instruction))
+        self.asker = config.asker(folder, form_of(config, instruction))
 
     def asked_by(self, instruction: Instruction) -> Asked:
         """The same model, asked by other words."""
@@ -90,9 +90,9 @@ class Asked:
         return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=_notes(answers, places))
 
 
-def said_of(config: PromptedSettings, instruction: Instruction) -> dict[str, Any]:
+def form_of(config: PromptedSettings, instruction: Instruction) -> dict[str, Any]:
     """What a call says beside model and prompt: how it is to be answered, by a schema where that is asked for."""
-    return config.said | ({FORMAT: schema_of(instruction.options)} if config.answers == SCHEMA else {})
+    return config.form | ({FORMAT: schema_of(instruction.options)} if config.answers == SCHEMA else {})
 
 
 def schema_of(options: Sequence[str]) -> dict[str, Any]:

@@ -176,14 +176,14 @@ BYTES_OF_TOKEN = 4  # of English text, for plans
 DATED = "-:@"  # what parts a model's name from its date or version: gpt-4o, gpt-4o-2024-08-06
 
 
-def most_tokens(prompt: str, said: Mapping[str, Any]) -> int:
+def most_tokens(prompt: str, form: Mapping[str, Any]) -> int:
     """More tokens than a call can have: no tokenizer of bytes or pieces makes more than one of a byte."""
-    return len(prompt.encode("utf-8", "surrogatepass")) + AROUND + schema_bytes(said)
+    return len(prompt.encode("utf-8", "surrogatepass")) + AROUND + schema_bytes(form)
 
 
-def likely_tokens(prompt: str, said: Mapping[str, Any]) -> float:
-    """About how many tokens a prompt has, with what else is ``said`` of its answer, for plans."""
-    return (len(prompt.encode("utf-8", "replace")) + schema_bytes(said)) / BYTES_OF_TOKEN
+def likely_tokens(prompt: str, form: Mapping[str, Any]) -> float:
+    """About how many tokens a prompt has, with the ``form`` of its call, for plans."""
+    return (len(prompt.encode("utf-8", "replace")) + schema_bytes(form)) / BYTES_OF_TOKEN
 
 
 def schema_bytes(settings: Mapping[str, Any]) -> int:
@@ -209,9 +209,9 @@ class Asker:
     calls in flight are waited for and kept.
     """
 
-    def __init__(self, settings: CallSettings, answers: Answers, said: Mapping[str, Any], clock: Clock = CLOCK) -> None:
-        """Nothing is opened or asked yet; what is ``said`` goes into every call and into the names of answers."""
-        self.settings, self.answers, self.said, self.clock = settings, answers, said, clock
+    def __init__(self, settings: CallSettings, answers: Answers, form: Mapping[str, Any], clock: Clock = CLOCK) -> None:
+        """Nothing is opened or asked yet; the ``form`` goes into every call and into the names of answers."""
+        self.settings, self.answers, self.form, self.clock = settings, answers, form, clock
         self.server = Server(settings.address, settings.timeout)
         self.model = ""  # as the server calls it, once an answer has said so
         self._stop, self._lock, self._not_before = Event(), Lock(), 0.0
@@ -221,7 +221,7 @@ class Asker:
     def ask(self, prompts: Sequence[str], repeats: int = 1) -> list[list[Answer]]:
         """The answers to every prompt ``[prompts][repeats]``; BadInput, in one line, where one cannot be had."""
         model = self.settings.model
-        keys = [[self.answers.key(model, prompt, self.said, n) for n in range(repeats)] for prompt in prompts]
+        keys = [[self.answers.key(model, prompt, self.form, n) for n in range(repeats)] for prompt in prompts]
         kept = {key: self.answers.get(key) for row in keys for key in row}
         if any(answer is None for answer in kept.values()):
             wanted = {key: prompt for row, prompt in zip(keys, prompts, strict=True) for key in row if not kept[key]}
@@ -290,11 +290,11 @@ class Asker:
 
     def _call(self, key: str, prompt: str) -> Answer:
         """Make one call and keep its answer."""
-        most = self.settings.dollars(most_tokens(prompt, self.said), self.settings.answer_tokens)
+        most = self.settings.dollars(most_tokens(prompt, self.form), self.settings.answer_tokens)
         paid, call = 0.0, self._purse.reserve(most) if self._purse else ""
         try:
             messages = [{"role": "user", "content": prompt}]
-            reply = self.server.post({"model": self.settings.model, "messages": messages, **self.said})
+            reply = self.server.post({"model": self.settings.model, "messages": messages, **self.form})
             paid = most  # where the server did not count its tokens
             if reply.tokens_in is not None and reply.tokens_out is not None:
                 paid = self.settings.dollars(reply.tokens_in, reply.tokens_out)
@@ -393,12 +393,12 @@ class CallSettings(Settings):
         return (checked_address(self.address).hostname or "") if self.address else ""
 
     @property
-    def said(self) -> dict[str, Any]:
+    def form(self) -> dict[str, Any]:
         """What a call says beside model and prompt."""
         return {"temperature": self.temperature, self.limit: self.answer_tokens}
 
-    def asker(self, answers: Path | None, said: Mapping[str, Any]) -> Asker:
-        """Who asks with what is ``said`` in every call, and keeps what is answered in this folder.
+    def asker(self, answers: Path | None, form: Mapping[str, Any]) -> Asker:
+        """Who asks in this ``form``, and keeps what is answered in this folder.
 
         BadInput where no address or folder is known.
         """
@@ -406,4 +406,4 @@ class CallSettings(Settings):
             raise BadInput(f"no server to ask {self.model!r}: set url of the system, or the variable {ADDRESS}")
         if answers is None:
             raise BadInput("a prompted model needs a folder in which its answers are kept (Place.answers)")
-        return Asker(self, Answers(answers), said)
+        return Asker(self, Answers(answers), form)

@@ -104,8 +104,8 @@ def outlay(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Out
     """What is not kept in the folder of answers, counted; nothing is asked."""
     kept, open_calls = Answers(answers), []
     for prompt in (item.prompt for item in wanted):
-        keys = (kept.key(settings.model, prompt, settings.said, repeat) for repeat in range(settings.repeats))
-        open_calls += [likely_tokens(prompt, settings.said) for key in keys if kept.get(key) is None]
+        keys = (kept.key(settings.model, prompt, settings.form, repeat) for repeat in range(settings.repeats))
+        open_calls += [likely_tokens(prompt, settings.form) for key in keys if kept.get(key) is None]
     tokens = sum(open_calls)
     dollars = settings.dollars(tokens, settings.answer_tokens * len(open_calls))
     return Outlay(len(open_calls), round(tokens), dollars)
@@ -123,7 +123,7 @@ class Rated:
 
 def ask(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Rated:
     """Ask a model for what is not kept, so many times as the settings repeat; BadInput where that cannot be had."""
-    asker = settings.asker(answers, settings.said)
+    asker = settings.asker(answers, settings.form)
     answered = asker.ask([item.prompt for item in wanted], settings.repeats)
     readings = [
         Reading(item.task.id, item.construct.id, tuple(reading_of(answer.text, item.construct) for answer in own))

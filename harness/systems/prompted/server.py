@@ -182,21 +182,23 @@ class Server:
 
     def _refusal(self, status: int, code: str, body: Mapping[str, Any]) -> str:
         """What a status means that no second call mends, with the next step."""
-        said, model = f"{status} {code}".strip(), str(body.get("model"))
+        reply, model = f"{status} {code}".strip(), str(body.get("model"))
         if status in (401, 403):
-            return f"server {self.name} refuses the key ({said}); set {KEY} to one that it takes"
+            return f"server {self.name} refuses the key ({reply}); set {KEY} to one that it takes"
         if status == http.client.NOT_FOUND:
-            return f"server {self.name} has no model {model!r} ({said}), or no such address: see {self.url}/models"
+            return f"server {self.name} has no model {model!r} ({reply}), or no such address: see {self.url}/models"
         if code == NO_MONEY:
-            return f"server {self.name}: the account has no money left ({said}); what was answered is kept"
+            return f"server {self.name}: the account has no money left ({reply}); what was answered is kept"
         if 300 <= status < 400:
-            return f"server {self.name} sends elsewhere ({said}), which is not followed; set url to the final address"
+            return f"server {self.name} sends elsewhere ({reply}), which is not followed; set url to the final address"
         if FORMAT in body and status in NO_SCHEMA:
             return (
-                f"server {self.name} refuses the call ({said}), which asks for an answer by a JSON schema; set answers"
+                f"server {self.name} refuses the call ({reply}), which asks for an answer by a JSON schema; set answers"
                 ' of the system to "text", unless its model, answer_tokens or limit are what it refuses'
             )
-        return f"server {self.name} refuses the call ({said}); see model, answer_tokens, limit and window of the system"
+        return (
+            f"server {self.name} refuses the call ({reply}); see model, answer_tokens, limit and window of the system"
+        )
 
 
 def _reply(content: bytes) -> Reply:

@@ -33,7 +33,7 @@ asking.FIRST_WAIT = 0.0
 url, folder, in_flight, count = sys.argv[1:]
 priced = {"price_in": 0.5, "price_out": 1.5, "in_flight": int(in_flight), "timeout": 600.0}
 settings = asking.CallSettings("fake-model", answer_tokens=8, url=url, **priced)
-asker = settings.asker(Path(folder), settings.said)
+asker = settings.asker(Path(folder), settings.form)
 asker.ask([f"prompt {number} of somebody's words" for number in range(int(count))])
 """
 
@@ -45,7 +45,7 @@ def process(server, folder, in_flight=8):
 
 def asker(server, folder, **options):
     settings = CallSettings(MODEL, answer_tokens=8, url=server.url, timeout=600.0, **options)
-    return settings.asker(folder, settings.said)
+    return settings.asker(folder, settings.form)
 
 
 def kept(folder):
