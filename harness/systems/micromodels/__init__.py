@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from harness.study.backbone import Backbone
+from harness.study.device import Device
 from harness.study.systems import NO_LEAK, Fit, Fitted, Kind, Place, Predicted, Range, Reads, Settings, Source, Span
 from harness.systems.micromodels.parts import (
     Floats,
@@ -63,37 +65,16 @@ class MicromodelsSettings(Settings):
             raise ValueError(f"thresholds {self.thresholds} are not cosines, of which there has to be one")
 
 
+@dataclass(frozen=True)
 class Micromodels(Fitted):
     """Seeds of every mechanism, the task's own first, a machine on their features, and the threshold of rationales."""
 
-    def __init__(self, config: MicromodelsSettings, place: Place, mechanisms: Mapping[str, Seeds]) -> None:
-        """Seeds that nothing has been learned from yet."""
-        self.config, self.device, self.mechanisms = config, place.device, dict(mechanisms)
-        self.encoder = encoder_of(config.encoder)
-        self.machine: Machine | None = None
-        self.threshold = 1.0
-
-    def read(self, rows: Sequence[Example]) -> Sentences:
-        """The sentences of rows and their vectors."""
-        return read(rows, self.encoder, self.device)
-
-    def features(
-        self, rows: int, sentences: Sentences, mechanisms: Mapping[str, Seeds], left_out: Sequence[str] = ()
-    ) -> Floats:
-        """A cosine per mechanism ``[rows, mechanisms]``; ``left_out`` as ``nearest`` has it."""
-        columns = [nearest(sentences, mechanisms[name], left_out).cosines for name in self.mechanisms]
-        return np.stack([feature(sentences, cosines, rows) for cosines in columns], axis=1)
-
-    def learn(self, fit: Fit) -> None:
-        """Fit the machine on the training rows, and choose the threshold by the validation rows."""
-        left_out = [row.id for row in fit.train] if self.config.leak == NO_LEAK else ()
-        features = self.features(len(fit.train), self.read(fit.train), self.mechanisms, left_out)
-        levels = np.array([row.label for row in fit.train])
-        self.machine = Machine.fitted(features, levels, bags=self.config.bags, seed=fit.seed)
-        sentences = self.read(fit.validation)
-        self.threshold = chosen_threshold(
-            self.config.thresholds, fit.validation, sentences, nearest(sentences, self.mechanisms[OWN]).cosines
-        )
+    config: MicromodelsSettings
+    encoder: Backbone
+    device: Device
+    mechanisms: Mapping[str, Seeds]
+    machine: Machine
+    threshold: float
 
     def predict(self, rows: Sequence[Example]) -> Predicted:
         """Levels by the training rows' seeds, and the sentences that are near enough to one of the task's own."""
@@ -101,23 +82,22 @@ class Micromodels(Fitted):
 
     def leaked(self, rows: Sequence[Example], siblings: Mapping[str, Sequence[Example]]) -> Predicted:
         """The same with levels by the rationales of these rows themselves, as in the public code."""
-        own = {OWN: rows, **siblings}
-        return self._predicted(rows, {name: seeds_of(own[name], self.encoder, self.device) for name in self.mechanisms})
+        every = {OWN: rows, **siblings}
+        seeds = {name: seeds_of(every[name], self.encoder, self.device) for name in self.mechanisms}
+        return self._predicted(rows, seeds)
 
     def _predicted(self, rows: Sequence[Example], mechanisms: Mapping[str, Seeds]) -> Predicted:
-        assert self.machine is not None
-        sentences, own = self.read(rows), self.mechanisms[OWN]
-        logits = self.machine.logits(self.features(len(rows), sentences, mechanisms)).astype(np.float32)
-        near, spans = nearest(sentences, own), []
+        sentences, seeds = read(rows, self.encoder, self.device), self.mechanisms[OWN]
+        logits = self.machine.logits(features(len(rows), sentences, mechanisms)).astype(np.float32)
+        near, spans = nearest(sentences, seeds), []
         for number in np.flatnonzero(near.cosines >= self.threshold).tolist():
             seed, (start, end) = int(near.seeds[number]), sentences.places[number]
-            source = Source(own.ids[seed], int(own.places[seed, 0]), int(own.places[seed, 1]))
+            source = Source(seeds.ids[seed], int(seeds.places[seed, 0]), int(seeds.places[seed, 1]))
             spans.append(Span(int(sentences.rows[number]), start, end, float(near.cosines[number]), source))
         return Predicted(logits, spans)
 
     def save(self, folder: Path) -> None:
         """Write the seeds' vectors, rows and places, the machine and the threshold."""
-        assert self.machine is not None
         folder.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, NDArray[Any]] = {}
         for number, seeds in enumerate(self.mechanisms.values()):
@@ -131,6 +111,12 @@ class Micromodels(Fitted):
             "machine": self.machine.as_json(),
         }
         (folder / "micromodels.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def features(rows: int, sentences: Sentences, mechanisms: Mapping[str, Seeds], left_out: Sequence[str] = ()) -> Floats:
+    """A cosine per mechanism ``[rows, mechanisms]``; ``left_out`` as ``nearest`` has it."""
+    columns = [nearest(sentences, seeds, left_out).cosines for seeds in mechanisms.values()]
+    return np.stack([feature(sentences, cosines, rows) for cosines in columns], axis=1)
 
 
 class MicromodelsKind(Kind[MicromodelsSettings]):
@@ -157,10 +143,9 @@ class MicromodelsKind(Kind[MicromodelsSettings]):
             raise BadInput(
                 f"micromodels: no training row has the class {fit.label.classes[min(absent)]!r}; give more rows"
             )
-        rows = {OWN: fit.train, **{name: other.train for name, other in fit.siblings.items()}}
-        distinct = {name: own for name, own in rows.items() if name == OWN or tuple(own) != tuple(fit.train)}
-        encoder = encoder_of(fit.config.encoder)
-        mechanisms = {name: seeds_of(own, encoder, fit.place.device) for name, own in distinct.items()}
+        config, device, encoder = fit.config, fit.place.device, encoder_of(fit.config.encoder)
+        siblings = {name: other.train for name, other in fit.siblings.items() if tuple(other.train) != tuple(fit.train)}
+        mechanisms = {name: seeds_of(rows, encoder, device) for name, rows in {OWN: fit.train, **siblings}.items()}
         for name, seeds in mechanisms.items():
             if not seeds.ids:
                 of = "the task" if name == OWN else f"sibling {name!r}"
@@ -169,16 +154,22 @@ class MicromodelsKind(Kind[MicromodelsSettings]):
                     " rationales are what it learns from; give more rows, or leave the system out"
                     " (docs/systems-beside-adapters.md)"
                 )
-        fitted = Micromodels(fit.config, fit.place, mechanisms)
-        fitted.learn(fit)
+        left_out = [row.id for row in fit.train] if config.leak == NO_LEAK else ()
+        cosines = features(len(fit.train), read(fit.train, encoder, device), mechanisms, left_out)
+        levels = np.array([row.label for row in fit.train])
+        machine = Machine.fitted(cosines, levels, bags=config.bags, seed=fit.seed)
+        sentences = read(fit.validation, encoder, device)
+        near = nearest(sentences, mechanisms[OWN]).cosines
+        threshold = chosen_threshold(config.thresholds, fit.validation, sentences, near)
         fit.watch(1, 1)
-        return fitted
+        return Micromodels(config, encoder, device, mechanisms, machine, threshold)
 
     def load(self, folder: Path, place: Place) -> Micromodels:
         """What ``save`` has written; BadInput if the encoder is another here."""
         facts = json.loads((folder / "micromodels.json").read_text(encoding="utf-8"))
         config = self.configured(facts["config"], str(folder))
-        if odd := encoder_of(config.encoder).unlike(facts["encoder"]):
+        encoder = encoder_of(config.encoder)
+        if odd := encoder.unlike(facts["encoder"]):
             raise BadInput(
                 f"{folder}: micromodels of another encoder than {config.encoder!r} is here ({odd}); get its own"
             )
@@ -187,6 +178,5 @@ class MicromodelsKind(Kind[MicromodelsSettings]):
             name: Seeds(arrays[f"vectors_{number}"], tuple(ids), arrays[f"places_{number}"])
             for number, (name, ids) in enumerate(facts["mechanisms"].items())
         }
-        fitted = Micromodels(config, place, mechanisms)
-        fitted.machine, fitted.threshold = Machine.of_json(facts["machine"]), facts["threshold"]
-        return fitted
+        machine = Machine.of_json(facts["machine"])
+        return Micromodels(config, encoder, place.device, mechanisms, machine, facts["threshold"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -105,8 +106,8 @@ def test_each_setting_changes_what_is_learned(change, tmp_path, tiny):
 
 def test_the_best_epoch_on_validation_is_kept_and_training_stops_after_it(tmp_path, tiny):
     watched = []
-    fit = fit_of(tmp_path / "a", tiny, lambda step, steps: watched.append(step), epochs=40, patience=2)
-    stopped = KIND.fit(fit)
+    fit = fit_of(tmp_path / "a", tiny, epochs=40, patience=2)
+    stopped = KIND.fit(dataclasses.replace(fit, watch=lambda step, steps: watched.append(step)))
     scores = [step["validation"] for step in stopped.history]
     assert stopped.best_epoch == int(np.argmax(scores)) + 1 < len(scores) < 40
     assert len(scores) - stopped.best_epoch == 2
