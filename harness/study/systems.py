@@ -373,19 +373,24 @@ def kind_in(module: ModuleType, name: str, file_sha256: str = "") -> Kind[Any]:
 
 
 def _check_names(name: str, module: ModuleType, kind: type[Kind[Any]]) -> None:
-    """BadStudy for a public name that looks like one of the contract's, which the kind does not declare."""
-    absent = [part for part in sorted(MEANT) if getattr(kind, part, None) is getattr(Kind, part, None)]
+    """BadStudy for a public name of a kind that is none of the contract, or one of its file that looks like one."""
+    absent = sorted(MEANT - vars(kind).keys())
+
+    def likeness(word: str, part: str) -> float:
+        # alike, or begun alike and not made of it
+        begins = word[:SAME_START] == part[:SAME_START] and len(part) <= SHORT and not word.startswith(f"{part}_")
+        return max(SequenceMatcher(None, word, part).ratio(), ALIKE if begins else 0)
+
+    of_kind = vars(kind).keys() - MEANT
     of_file = [key for key, value in vars(module).items() if getattr(value, "__module__", "") in ("", module.__name__)]
-    for declared in sorted({*vars(kind).keys() - MEANT, *of_file} - {kind.__name__}):
-        # whether a name may be meant for a part of the contract: alike, or begun alike and not made of it
-        for part in () if declared.startswith("_") else absent:
-            word = declared.casefold()
-            begins = word[:SAME_START] == part[:SAME_START] and len(part) <= SHORT and not word.startswith(f"{part}_")
-            if begins or SequenceMatcher(None, word, part).ratio() >= ALIKE:
-                raise BadStudy(
-                    f"system {name!r}: {module.__file__} declares {declared}, which nothing reads; did you mean {part}?"
-                    f" If not, call it _{declared}"
-                )
+    for declared in sorted({*of_kind, *of_file} - {kind.__name__}):
+        part = max(absent, key=lambda part: likeness(declared.casefold(), part), default="")
+        is_meant = declared in of_kind or likeness(declared.casefold(), part) >= ALIKE
+        if is_meant and not declared.startswith("_"):
+            raise BadStudy(
+                f"system {name!r}: {module.__file__} declares {declared}, which nothing reads; did you mean {part}?"
+                f" If not, call it _{declared}"
+            )
 
 
 def _like(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TOML

@@ -73,6 +73,8 @@ def test_a_file_that_is_no_system_is_refused_in_one_line(name, text, refusal, tm
         ('    locals = ("url",)', "local"),
         ("    def checked(self, config, name, task):\n        return None", "check"),
         ("    versoin = 2", "version"),
+        ('    add = ("buckets",)', "added"),
+        ("    checkpoints_copies = 2", "checkpoint_copies"),
         ('\nPACKAGES = ("torch",)', "packages"),
         ("\ndef leaving(config, instruction, parts, seed, answers):\n    return None", "leaving"),
     ],
