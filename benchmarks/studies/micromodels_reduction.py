@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.study.systems import NO_LEAK, Fit
-from harness.systems.micromodels import (
+from harness.systems.micromodels.parts import (
     Floats,
     Seeds,
     Sentences,

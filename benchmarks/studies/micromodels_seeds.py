@@ -19,7 +19,7 @@ import pandas as pd
 from benchmarks.studies.micromodels_reduction import reduction
 from harness.api import Study
 from harness.study.systems import Fit
-from harness.systems.kinds.micromodels import Config
+from harness.systems.micromodels import MicromodelsSettings
 from tasks.splits.loading import Splits
 
 COUNTS = (100, 30, 10, 5, 3, 2, 1)
@@ -54,7 +54,7 @@ def curves(splits: Splits) -> Iterator[Mapping[str, Any]]:
     for repeat, fold in enumerate(splits.folds, start=1):
         for way, (settings, counts) in WAYS.items():
             task = splits.task
-            config = Config(**settings)  # type: ignore[arg-type]
+            config = MicromodelsSettings(**settings)  # type: ignore[arg-type]
             fit = Fit(fold.train, fold.validation, task.label, task.metric, 0, config, Path("none"))
             for number, point in enumerate(reduction(fit, fold.test, counts)):
                 kept = "all" if number < 3 else str(point.seeds)  # three forms of the whole come first

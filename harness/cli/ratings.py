@@ -21,8 +21,8 @@ from tasks.task import Task
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.systems.prompting.asking import CallSettings
-    from harness.systems.prompting.rater import Rated
+    from harness.systems.prompted.asking import CallSettings
+    from harness.systems.prompted.rater import Rated
 
 
 def add(leaves: Leaves) -> None:
@@ -103,8 +103,8 @@ def write_sheet(options: argparse.Namespace) -> int:
 
 def ask_model(options: argparse.Namespace) -> int:
     """Ask for what is not kept, write a file of ratings, and print how the model agrees with people."""
-    from harness.systems.fitted import answers_beside
-    from harness.systems.prompting.rater import ask, items, missing
+    from harness.systems.prompted.rater import ask, items, missing
+    from harness.systems.system import answers_beside
     from tasks.ratings import rows_of
 
     settings, rateable = _call_settings(options), _rateable(options)
@@ -114,8 +114,8 @@ def ask_model(options: argparse.Namespace) -> int:
         from dataclasses import asdict
 
         from harness.preflight.estimate import price, whom
-        from harness.systems.prompting.rater import SENT, outlay
-        from harness.systems.prompting.server import is_this_machine
+        from harness.systems.prompted.rater import SENT, outlay
+        from harness.systems.prompted.server import is_this_machine
 
         costs, stays = outlay(wanted, settings, answers), is_this_machine(settings.host)
         tasks = len({item.task.id for item in wanted})
@@ -163,7 +163,7 @@ def ask_model(options: argparse.Namespace) -> int:
 def _call_settings(options: argparse.Namespace) -> CallSettings:
     from dataclasses import fields
 
-    from harness.systems.prompting.asking import CallSettings
+    from harness.systems.prompted.asking import CallSettings
 
     given = {field.name: getattr(options, field.name) for field in fields(CallSettings)}
     try:

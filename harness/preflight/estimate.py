@@ -29,8 +29,7 @@ from harness.study.config import share_of
 from harness.study.plan import Pack, Plan, weightless
 from harness.study.systems import Leaving, in_window, kind_of
 from harness.systems import system_of
-from harness.systems.fitted import OF_SYSTEM, answers_beside
-from harness.systems.system import ADAPTER_PASSES
+from harness.systems.system import ADAPTER_PASSES, OF_SYSTEM, answers_beside
 from tasks.splits.loading import Splits
 
 if TYPE_CHECKING:
@@ -318,7 +317,7 @@ def sent(plan: Plan, store: Store) -> list[Sent]:
     """What every system of the plan that asks a server would send, in the order of the study."""
     cells: dict[str, list[Cell]] = {}
     for cell in plan.cells:
-        if cell.role == SYSTEM and cell.key not in store and kind_of(cell.spec["system"]).leaving:
+        if cell.role == SYSTEM and cell.key not in store and kind_of(cell.spec["system"]).reads.instructions:
             cells.setdefault(cell.system, []).append(cell)
     return [of for name, own in cells.items() if (of := _of_system(name, own, plan, store))]
 
@@ -347,7 +346,6 @@ def _of_cell(cell: Cell, plan: Plan, store: Store) -> list[Leaving]:
     from harness.training.inputs import rows_of
 
     kind, splits = kind_of(cell.spec["system"]), plan.splits[cell.target]
-    assert kind.leaving is not None
     assert splits.task.instruction is not None
     config = kind.configured({**cell.spec["config"], **cell.local}, f"system.{cell.system}")
     seed, answers = seed_of(kind.name, cell.target, cell.seed), answers_beside(store.root)

@@ -16,7 +16,7 @@ from harness.scoring.answers import Answers, ScoringTask, TextScorer, scoring_ta
 from harness.study.backbone import resolve
 from harness.study.device import Device
 from harness.study.systems import Fitted, Place, check_installed, check_system, in_window, kind_of
-from harness.systems.fitted import answers_beside
+from harness.systems.system import answers_beside
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
 from tasks.task import Example

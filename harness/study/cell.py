@@ -236,7 +236,7 @@ def later_turns(spec: Mapping[str, Any]) -> int:
     return later
 
 
-def _settings(kind: Kind, config: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - the kind's own Config
+def _settings(kind: Kind[Any], config: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - the kind's settings
     """The settings of a system that enter its keys, and those that are in none."""
     settings = json.loads(json.dumps(dataclasses.asdict(config)))  # lists for tuples, as a record has them
     local = {field: settings.pop(field) for field in kind.local}
@@ -244,7 +244,7 @@ def _settings(kind: Kind, config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return {field: value for field, value in settings.items() if field not in unset}, local
 
 
-def _rationales(kind: Kind, siblings: Mapping[str, Splits | None]) -> dict[str, str]:
+def _rationales(kind: Kind[Any], siblings: Mapping[str, Splits | None]) -> dict[str, str]:
     """The hash of every sibling's rationales, for a system that reads them."""
     return {name: rationale_hash(of) for name, of in siblings.items() if of} if kind.reads.rationales else {}
 

@@ -1,28 +1,7 @@
-"""A system: a way to solve a task that is no adapter, as one file with a small contract.
+"""A system: a way to solve a task that is no adapter, as one class with a small contract, ``Kind``.
 
-A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/systems-beside-adapters.md) is a module
-with
-
-- ``VERSION``, a whole number that enters every key; raised when the same settings give other numbers, - ``READS``,
-what it needs besides the rows of its task (``Reads``), - ``Config``, a frozen dataclass of numbers, texts, switches
-and tuples of these, whose defaults are the paper's values,   with a field ``window``, a pair of whole numbers, where
-it reads turns around the text: ``(3, 2)`` asks for the last   three earlier turns and the first two later ones. Rows
-then come cut to these, everywhere; without the field they have   every earlier turn that the task reads, and never a
-later one. Later turns enter keys only where they are asked for, - ``fit(fit: Fit) -> Fitted``, which sees training
-and validation rows and never a test row, - ``load(folder, place) -> Fitted``, which reads what ``Fitted.save`` has
-written, - ``PACKAGES``, those whose versions decide its numbers, if they are more than numpy: a record names them, -
-where it runs the study's backbone, ``passes(config)``: forward passes of it that a training token costs (a trained
-encoder's backward pass costs two), for the plan's hours, - where weights are large, ``kept_bytes(config, outputs,
-backbone)``: bytes of what ``save`` writes, for the plan, and   ``CHECKPOINT_COPIES``, how many times these its
-checkpoints take while one replaces another, if not six, - where its settings name files, ``identity(config)``: what
-tells their content from any other, for the keys, - ``LOCAL``, the settings that decide no prediction (an address, a
-cap) or do so by a file's content, which ``identity``   tells: they are in no key, - ``ADDED``, the settings that it
-has got since it was first used: in keys only where they are not the defaults, - ``SMOKE``, the settings with which
-it trains on the few rows of a smoke run, where its own may ask for more of them, - ``check(config, name, task)``,
-which refuses a task when a study is planned, - where it sends texts to a server, ``leaving(config, instruction,
-parts, seed, answers)``: what, for the plan, or None.
-
-Nothing heavy is imported at the top of such a file: studies are planned without torch.
+A shipped system is a module or a folder of ``harness/systems``, a user's own a file (docs/systems-beside-adapters.md).
+Either declares one subclass of ``Kind``, and imports nothing heavy at its top: studies are planned without torch.
 """
 
 from __future__ import annotations
@@ -38,9 +17,8 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,16 +28,16 @@ from harness.study.device import ANY_DEVICE, Device
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import nearest
 from tasks.splits.loading import Splits
-from tasks.task import KINDS, Example, Instruction, Label, Task, Turn
+from tasks.task import KINDS, Example, Instruction, Label, Task
 
-ROOM = "harness.systems.kinds"
+ROOM = "harness.systems"
+SHIPPED = ("bi-encoder", "clsn", "decoder", "encoder", "majority", "micromodels", "prompted", "seq2seq", "tfidf")
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
-FURTHER = ("LOCAL", "ADDED", "SMOKE", "check", "leaving")  # what a file may declare and most do not
-DECLARED = ("VERSION", "READS", "Config", "fit", "load")  # what every file declares
-MEANT = (*DECLARED, "PACKAGES", "passes", "kept_bytes", "CHECKPOINT_COPIES", "identity", *FURTHER)
+NOTHING: Mapping[str, Any] = {}
 ALIKE, SAME_START, SHORT = 0.8, 4, 8  # likeness, or first letters of a short name, from which one is meant for another
-LEAK, NO_LEAK = "leak", "none"  # a field of settings, and its value where predictions see no answer
+LEAK = "leak"  # a field of settings
+NO_LEAK: Literal["none"] = "none"  # its value where predictions see no answer
 WINDOW = "window"  # a field of settings: how many earlier and later turns rows have
 
 
@@ -91,7 +69,7 @@ class Place:
     """Where a system computes: a device, and the backbone of the study for those that read weights, else None.
 
     ``answers`` is a folder beside the store for what a system has paid for and no cell should pay for again. ``local``
-    are values of the kind's ``LOCAL`` settings, which no record holds, for a system that is loaded.
+    are values of the kind's ``local`` settings, which no record holds, for a system that is loaded.
     """
 
     device: Device = ANY_DEVICE
@@ -107,10 +85,6 @@ class Sibling:
     label: Label
     train: Sequence[Example]
     validation: Sequence[Example]
-
-
-def _no_step(step: int, steps: int) -> None:
-    """Hear of a step and do nothing."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +106,7 @@ class Fit:
     checkpoint: Path
     place: Place = Place()
     siblings: Mapping[str, Sibling] = field(default_factory=dict)
-    watch: Callable[[int, int], None] = _no_step
+    watch: Callable[[int, int], None] = lambda step, steps: None
     instruction: Instruction | None = None
 
 
@@ -239,130 +213,201 @@ class Fitted(ABC):
         """Write everything that ``load`` needs as safetensors and JSON: no pickle, and no text of a row."""
 
 
-def check_fields(config: object, words: Mapping[str, Sequence[str]], ranges: Mapping[str, tuple[float, float]]) -> None:
-    """ValueError for the first field of settings that is none of its ``words``, or not in its range, ends included."""
-    for name, allowed in words.items():
-        if getattr(config, name) not in allowed:
-            raise ValueError(f"{name} {getattr(config, name)!r} is not one of {', '.join(allowed)}")
-    for name, (least, most) in ranges.items():
-        if not least <= getattr(config, name) <= most:
-            raise ValueError(f"{name} {getattr(config, name)!r} is not between {least:g} and {most:g}")
+class Range(NamedTuple):
+    """The smallest and the largest value that a field of settings may have."""
+
+    least: float
+    most: float
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A system's file, read: see the head of this module."""
+class Settings:
+    """Settings whose fields say what they may be: ``Annotated[int, Range(1, 9)]``, or ``Literal["both", "text"]``."""
 
-    name: str
-    version: int
-    reads: Reads
-    config: type
-    fit: Callable[[Fit], Fitted]
-    load: Callable[[Path, Place], Fitted]
-    kept_bytes: Callable[[Any, int, Backbone], int]
-    identity: Callable[[Any], Mapping[str, Any]]
-    passes: Callable[[Any], float | None]
+    def __post_init__(self) -> None:
+        """ValueError for the first field whose value is none of its words, or not in its range."""
+        settings: Any = type(self)
+        for name, hint in _hints(settings).items():
+            value, words = getattr(self, name), get_args(hint) if get_origin(hint) is Literal else ()
+            if words and value not in words:
+                raise ValueError(f"{name} {value!r} is not one of {', '.join(words)}")
+            for least, most in getattr(hint, "__metadata__", ()):
+                if not least <= value <= most:
+                    raise ValueError(f"{name} {value!r} is not between {least:g} and {most:g}")
+
+
+@cache
+def _hints(settings: type) -> dict[str, Any]:
+    return get_type_hints(settings, include_extras=True)
+
+
+C = TypeVar("C")  # the settings of a kind, a frozen dataclass
+
+
+class Kind(ABC, Generic[C]):
+    """What a system declares: a subclass has ``config``, ``fit`` and ``load``, and whatever differs from the defaults.
+
+    ``version`` enters every key, and is raised when the same settings give other numbers. ``reads`` is what it needs
+    besides the rows of its task. ``config`` is a frozen dataclass of numbers, texts, switches and tuples of these,
+    whose defaults are the paper's values. With a field ``window``, a pair of whole numbers, it reads turns around the
+    text: ``(3, 2)`` asks for the last three earlier turns and the first two later ones. Rows then come cut to these,
+    everywhere; without the field they have every earlier turn that the task reads, and never a later one. Later turns
+    enter keys only where they are asked for.
+
+    ``packages`` are those whose versions decide its numbers: a record names them. Checkpoints take ``kept_bytes`` so
+    many times as ``checkpoint_copies`` says, while one replaces another. ``local`` are the settings that decide no
+    prediction (an address, a cap) or do so by a file's content, which ``identity`` tells: they are in no key. ``added``
+    are those that it has got since it was first used: in keys only where they are not the defaults. ``smoke`` are the
+    settings with which it trains on the few rows of a smoke run, where its own may ask for more of them.
+    """
+
+    version: int = 1
+    reads: Reads = Reads()
+    config: type[C]
     packages: tuple[str, ...] = ("numpy",)
     checkpoint_copies: int = 6  # weights and two moments, in the checkpoint before and the new one
     local: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
-    smoke: Mapping[str, Any] = field(default_factory=dict)
-    check: Callable[[Any, str, Task], None] = lambda config, name, task: None
-    leaving: Callable[[Any, Instruction, Mapping[str, Sequence[Example]], int, Path], Leaving | None] | None = None
-    file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
+    smoke: Mapping[str, Any] = NOTHING
 
-    @classmethod
-    def of(cls, name: str, module: ModuleType) -> Kind:
-        """The kind that a module declares; BadStudy naming the first thing that it lacks or misspells."""
-        _check_names(name, module)
-        for part in DECLARED:
-            if not hasattr(module, part):
-                raise BadStudy(f"system {name!r}: {module.__file__} has no {part}, which every system declares")
-        parameters = getattr(module.Config, "__dataclass_params__", None)
-        if parameters is None or not parameters.frozen:
-            raise BadStudy(f"system {name!r}: Config of {module.__file__} is no frozen dataclass")
-        kept = getattr(module, "kept_bytes", lambda config, outputs, backbone: 0)
-        identity: Callable[[Any], Mapping[str, Any]] = getattr(module, "identity", lambda config: {})
-        passes: Callable[[Any], float | None] = getattr(module, "passes", lambda config: None)
-        packages = tuple(getattr(module, "PACKAGES", cls.packages))
-        parts = module.VERSION, module.READS, module.Config, module.fit, module.load
-        copies = int(getattr(module, "CHECKPOINT_COPIES", cls.checkpoint_copies))
-        further = {part.lower(): getattr(module, part) for part in FURTHER if hasattr(module, part)}
-        return cls(name, *parts, kept, identity, passes, packages, copies, **further)
+    def __init__(self, name: str, file_sha256: str = "") -> None:
+        """``name`` is what studies call it; the sha256 of a user's own file enters the keys of its cells."""
+        self.name, self.file_sha256 = name, file_sha256
+
+    @abstractmethod
+    def fit(self, fit: Fit) -> Fitted:
+        """Learn from training and validation rows; no test row is among them."""
+
+    @abstractmethod
+    def load(self, folder: Path, place: Place) -> Fitted:
+        """Read what ``Fitted.save`` has written."""
+
+    def passes(self, config: C) -> float | None:
+        """Forward passes of the study's backbone that a training token costs, for the plan's hours; None if unknown.
+
+        A trained encoder's backward pass costs two.
+        """
+        return None
+
+    def kept_bytes(self, config: C, outputs: int, backbone: Backbone) -> int:
+        """Bytes of what ``save`` writes where weights are large, for the plan; 0 where they are not, or unknown."""
+        return 0
+
+    def identity(self, config: C) -> Mapping[str, Any]:
+        """What tells the content of files that settings name from any other, for the keys."""
+        return NOTHING
+
+    def check(self, config: C, name: str, task: Task) -> None:
+        """BadStudy where a task may not be given to the system that a study calls ``name``."""
+
+    def leaving(
+        self, config: C, instruction: Instruction, parts: Mapping[str, Sequence[Example]], seed: int, answers: Path
+    ) -> Leaving | None:
+        """What a cell would send to a server, of systems that read an instruction; None where nothing leaves.
+
+        ``parts`` are its rows by split, ``answers`` the folder of what was paid for.
+        """
+        return None
 
     @property
     def is_installed(self) -> bool:
         """Whether the optional package that it needs can be imported, if it needs any."""
         return not self.reads.package or find_spec(self.reads.package) is not None
 
-    def configured(self, values: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - the kind's own Config
-        """Its Config with these ``values`` over the defaults; BadStudy, naming ``where``, for one that does not fit.
+    def configured(self, values: Mapping[str, Any], where: str) -> C:
+        """Its settings with these ``values`` over the defaults; BadStudy, naming ``where``, for one that does not fit.
 
-        Lists become tuples, and whole numbers may stand for others. Ranges are checked by the Config itself, which
-        raises ValueError.
+        Lists become tuples, and whole numbers may stand for others. Ranges are checked by the settings themselves,
+        which raise ValueError.
         """
-        defaults = {item.name: getattr(self.config(), item.name) for item in dataclasses.fields(self.config)}
+        names = [item.name for item in dataclasses.fields(self.config)]  # type: ignore[arg-type]  # a dataclass
+        defaults, given = {name: getattr(self.config(), name) for name in names}, {}
         for name, value in values.items():
             if name not in defaults:
                 raise BadStudy(f"{where}: system {self.name!r} has no setting {name!r}{nearest(name, defaults)}")
-            if not _is_like(value, defaults[name]):
-                raise BadStudy(f"{where}: {name} {value!r} is not of the kind of its default, {defaults[name]!r}")
-        given = {name: _as(value, defaults[name]) for name, value in values.items()}
-        if WINDOW in defaults and (problem := _problem_of_window(given.get(WINDOW, defaults[WINDOW]))):
-            raise BadStudy(f"{where}: {problem}")
+            try:
+                given[name] = _like(value, defaults[name])
+            except TypeError:
+                raise BadStudy(
+                    f"{where}: {name} {value!r} is not of the kind of its default, {defaults[name]!r}"
+                ) from None
+        window = given.get(WINDOW, defaults.get(WINDOW, (0, 0)))
+        turns = list(window) if isinstance(window, tuple) else window
+        if turns is window or len(turns) != 2 or not all(type(count) is int and count >= 0 for count in turns):
+            raise BadStudy(
+                f"{where}: {WINDOW} {turns!r} is no pair of whole numbers from 0, of earlier and of later turns, as in"
+                " [3, 3]"
+            )
         try:
             return self.config(**given)
         except ValueError as problem:
             raise BadStudy(f"{where}: {problem}") from None
 
 
-def _check_names(name: str, module: ModuleType) -> None:
-    """BadStudy for a public name that looks like one of the contract's, which the file does not declare."""
-    absent = [part for part in MEANT if not hasattr(module, part)]
-    for own, value in vars(module).items():
-        if own.startswith("_") or own in MEANT or getattr(value, "__module__", module.__name__) != module.__name__:
-            continue
-        for part in absent:
-            # whether a name may be meant for a part of the contract: alike, or begun alike and not made of it
-            first, other = own.casefold(), part.casefold()
-            begins = (
-                first[:SAME_START] == other[:SAME_START] and len(other) <= SHORT and not first.startswith(f"{other}_")
+OURS = ("configured", "is_installed")  # what no file declares
+MEANT = {name for name in (*Kind.__annotations__, *vars(Kind)) if not name.startswith("_") and name not in OURS}
+
+
+def classes_in(module: ModuleType, base: type) -> list[Any]:
+    """The subclasses of a class that stand in a module, imported ones left out."""
+    values = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    return [value for value in values if isinstance(value, type) and issubclass(value, base)]
+
+
+def kind_in(module: ModuleType, name: str, file_sha256: str = "") -> Kind[Any]:
+    """The kind that a module declares; BadStudy naming the first thing that it lacks or misspells."""
+    kinds = classes_in(module, Kind)
+    if len(kinds) != 1:
+        raise BadStudy(
+            f"system {name!r}: {module.__file__} has {len(kinds)} classes of Kind, and every system declares a single"
+            " one (docs/systems-beside-adapters.md)"
+        )
+    kind: type[Kind[Any]] = kinds[0]
+    _check_names(name, module, kind)
+    if absent := sorted({*kind.__abstractmethods__, *(() if hasattr(kind, "config") else ("config",))}):
+        raise BadStudy(f"system {name!r}: {module.__file__} has no {absent[0]}, which every system declares")
+    parameters = getattr(kind.config, "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen:
+        raise BadStudy(f"system {name!r}: config of {module.__file__} is no frozen dataclass")
+    return kind(name, file_sha256)
+
+
+def _check_names(name: str, module: ModuleType, kind: type[Kind[Any]]) -> None:
+    """BadStudy for a public name of a kind that is none of the contract, or one of its file that looks like one."""
+    absent = sorted(MEANT - vars(kind).keys())
+
+    def likeness(word: str, part: str) -> float:
+        # alike, or begun alike and not made of it
+        begins = word[:SAME_START] == part[:SAME_START] and len(part) <= SHORT and not word.startswith(f"{part}_")
+        return max(SequenceMatcher(None, word, part).ratio(), ALIKE if begins else 0)
+
+    of_kind = vars(kind).keys() - MEANT
+    of_file = [key for key, value in vars(module).items() if getattr(value, "__module__", "") in ("", module.__name__)]
+    for declared in sorted({*of_kind, *of_file} - {kind.__name__}):
+        part = max(absent, key=lambda part: likeness(declared.casefold(), part), default="")
+        is_meant = declared in of_kind or likeness(declared.casefold(), part) >= ALIKE
+        if is_meant and not declared.startswith("_"):
+            raise BadStudy(
+                f"system {name!r}: {module.__file__} declares {declared}, which nothing reads; did you mean {part}?"
+                f" If not, call it _{declared}"
             )
-            if begins or SequenceMatcher(None, first, other).ratio() >= ALIKE:
-                raise BadStudy(
-                    f"system {name!r}: {module.__file__} declares {own}, which nothing reads; did you mean {part}? "
-                    f"If not, call it _{own}"
-                )
 
 
-def _is_like(value: object, default: object) -> bool:
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(default, bool) and isinstance(value, bool)
-    if isinstance(default, float):
-        return isinstance(value, int | float)
-    if isinstance(default, tuple):
-        return isinstance(value, list | tuple) and all(_is_like(part, default[0] if default else "") for part in value)
-    return isinstance(value, type(default))
-
-
-def _as(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TOML
-    if isinstance(default, tuple):
-        return tuple(_as(part, default[0]) if default else part for part in value)
-    return float(value) if isinstance(default, float) else value
+def _like(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TOML
+    """A value as settings hold it; TypeError where it is not of the kind of its default."""
+    if isinstance(default, tuple) and isinstance(value, list | tuple):
+        return tuple(_like(part, default[0] if default else "") for part in value)
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        raise TypeError
+    return value
 
 
 # Turns around a row's text, as a system asks for them.
 
 
-def _problem_of_window(window: object) -> str:
-    """What is wrong with the value of a field ``window``, in words; empty where it is a pair of whole numbers."""
-    if isinstance(window, tuple) and len(window) == 2 and all(type(turns) is int and turns >= 0 for turns in window):
-        return ""
-    shown = list(window) if isinstance(window, tuple) else window
-    return f"{WINDOW} {shown!r} is no pair of whole numbers from 0, of earlier and of later turns, as in [3, 3]"
-
-
-def turns_after(config: Any) -> int:  # noqa: ANN401 - the kind's own Config
+def turns_after(config: Any) -> int:  # noqa: ANN401 - the kind's settings
     """How many later turns a system with these settings is handed at most."""
     return int(getattr(config, WINDOW, (0, 0))[1])
 
@@ -376,25 +421,17 @@ def in_window(rows: Sequence[Example], config: Any) -> tuple[Example, ...]:  # n
     if window is None:
         return tuple([row._replace(after=()) if row.after else row for row in rows])
     earlier, later = window
-    return tuple([row._replace(context=_last(row.context, earlier), after=row.after[:later]) for row in rows])
+    starts = [max(0, len(row.context) - earlier) for row in rows]
+    cut = zip(rows, starts, strict=True)
+    return tuple([row._replace(context=row.context[start:], after=row.after[:later]) for row, start in cut])
 
 
-def _last(turns: tuple[Turn, ...], count: int) -> tuple[Turn, ...]:
-    return turns[max(0, len(turns) - count) :]
-
-
-def kind_names() -> tuple[str, ...]:
-    """The names of the systems that are shipped, sorted; ``_`` of a file's name is ``-``."""
-    paths = list(import_module(ROOM).__path__)
-    return tuple(sorted(module.name.replace("_", "-") for module in iter_modules(paths)))
-
-
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> Kind[Any]:
     """The system of this name, shipped or of a file that was named on the command line; BadStudy if there is none."""
     if name in _own:
         return _own[name][1]
-    known = (*kind_names(), *_own)
-    if name not in known:
+    if name not in SHIPPED:
+        known = (*SHIPPED, *_own)
         raise BadStudy(
             f"no system {name!r} is known here{nearest(name, known)}; known: {', '.join(known)}; a file of your own is"
             " named with --system FILE.py"
@@ -403,13 +440,13 @@ def kind_of(name: str) -> Kind:
 
 
 @cache
-def _shipped(name: str) -> Kind:
-    return Kind.of(name, import_module(f"{ROOM}.{name.replace('-', '_')}"))
+def _shipped(name: str) -> Kind[Any]:
+    return kind_in(import_module(f"{ROOM}.{name.replace('-', '_')}"), name)
 
 
 # Users' own files. Their code is run, so nothing names them but the command line (SECURITY.md).
 
-_own: dict[str, tuple[Path, Kind]] = {}
+_own: dict[str, tuple[Path, Kind[Any]]] = {}
 
 
 def add_files(paths: Sequence[str | Path]) -> None:
@@ -421,11 +458,11 @@ def add_files(paths: Sequence[str | Path]) -> None:
         name = path.stem.replace("_", "-")
         if path.suffix != ".py" or not path.is_file():
             raise BadStudy(f"--system {path}: no such Python file")
-        if name in kind_names():
+        if name in SHIPPED:
             raise BadStudy(f"--system {path}: {name!r} is a system that is shipped; give the file another name")
         digest = sha256(path.read_bytes()).hexdigest()
         if name not in _own or _own[name][1].file_sha256 != digest:
-            _own[name] = path.resolve(), dataclasses.replace(Kind.of(name, _run(path)), file_sha256=digest)
+            _own[name] = path.resolve(), kind_in(_run(path), name, digest)
 
 
 def own_files() -> tuple[str, ...]:
@@ -446,7 +483,7 @@ def _run(path: Path) -> ModuleType:
     return module
 
 
-# What a study says of its systems; harness.study.systems says whether they can read its tasks.
+# What a study says of its systems, and whether they can read its tasks.
 
 
 def leak_of(config: Mapping[str, Any]) -> str:
@@ -455,12 +492,12 @@ def leak_of(config: Mapping[str, Any]) -> str:
     return "" if leak == NO_LEAK else leak
 
 
-def declared_kind(name: str, table: Mapping[str, Any]) -> Kind:
+def declared_kind(name: str, table: Mapping[str, Any]) -> Kind[Any]:
     """The kind of the system that a study calls ``name``: that of its name, where ``table`` declares no other."""
     return kind_of(str(table.get("kind", name)))
 
 
-def kind_and_config(name: str, table: Mapping[str, Any], where: str) -> tuple[Kind, Any]:
+def kind_and_config(name: str, table: Mapping[str, Any], where: str) -> tuple[Kind[Any], Any]:
     """The kind and settings of the system that a study calls ``name``, whose ``[system.NAME]`` is ``table``."""
     kind = declared_kind(name, table)
     settings = {field: value for field, value in table.items() if field not in OF_STUDIES}
@@ -482,14 +519,14 @@ def check_systems(
             raise BadStudy(f"{where}: system.{name}.tasks {listed!r} is not a list of the study's own tasks")
 
 
-def check_installed(kind: Kind, name: str) -> None:
+def check_installed(kind: Kind[Any], name: str) -> None:
     """BadInput, with the command that installs it, where the system's optional package is not here."""
     if not kind.is_installed:
         pip = f"'empathy-transfer[{kind.reads.extra}]'" if kind.reads.extra else kind.reads.package
         raise BadInput(f"system {name!r} needs an optional package; install it with: pip install {pip}")
 
 
-def check_system(kind: Kind, name: str, backbone: Backbone) -> None:
+def check_system(kind: Kind[Any], name: str, backbone: Backbone) -> None:
     """BadInput where its package is not installed, or the study's backbone has weights of another kind."""
     check_installed(kind, name)
     if kind.reads.weights not in ("", ENCODER):
@@ -500,8 +537,8 @@ def check_system(kind: Kind, name: str, backbone: Backbone) -> None:
 
 
 def check_settings(
-    kind: Kind,
-    config: Any,  # noqa: ANN401 - the kind's own Config
+    kind: Kind[Any],
+    config: Any,  # noqa: ANN401 - the kind's settings
     name: str,
     label: Label,
     backbone: Backbone,
@@ -523,7 +560,7 @@ def check_settings(
         )
 
 
-def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Splits | None]) -> None:
+def check_rows(kind: Kind[Any], name: str, rows: Splits, siblings: Mapping[str, Splits | None]) -> None:
     """BadStudy where a system cannot read the rows of a task: label, rationales, or those of its siblings."""
     task, only = rows.task, f"or name its tasks: system.{name}.tasks"
     if task.label.kind not in kind.reads.labels:
@@ -538,7 +575,16 @@ def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Split
     for other, of in siblings.items():
         if of is None:
             raise BadStudy(f"system {name!r}: sibling {other!r} is no task of the study with data here; add it")
-        _check_sibling(kind, name, task, of.task)
+        learned, label = kind.reads.sibling_labels, of.task.label.kind
+        if learned and of.task.id == task.id:
+            raise BadStudy(
+                f"system {name!r}: {task.id!r} is named as its own sibling; name its tasks: system.{name}.tasks"
+            )
+        if learned and label not in learned:
+            raise BadStudy(
+                f"system {name!r} learns from no {label} label, and sibling {other!r} has one; name a task of another"
+                f" kind: {', '.join(learned)}"
+            )
         for part in ("train", "validation", "test"):
             ids, of_other = ({row.id for row in getattr(splits, part)} for splits in (rows, of))
             if ids != of_other:
@@ -546,15 +592,3 @@ def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Split
                     f"system {name!r}: {other!r} is no sibling of {task.id!r}: {len(ids ^ of_other)} ids of their"
                     f" {part} rows differ; siblings are cut alike (docs/systems-beside-adapters.md)"
                 )
-
-
-def _check_sibling(kind: Kind, name: str, task: Task, other: Task) -> None:
-    """BadStudy where a system that learns from a sibling's labels can learn nothing from these."""
-    known = kind.reads.sibling_labels
-    if known and other.id == task.id:
-        raise BadStudy(f"system {name!r}: {task.id!r} is named as its own sibling; name its tasks: system.{name}.tasks")
-    if known and other.label.kind not in known:
-        raise BadStudy(
-            f"system {name!r} learns from no {other.label.kind} label, and sibling {other.id!r} has one; name a task of"
-            f" another kind: {', '.join(known)}"
-        )

@@ -1,7 +1,7 @@
 """Ways to solve a task: two that train adapters, ``lanes`` and ``library``, and the kinds of systems that are none.
 
 A cell's spec names its way. Packs, costs and notes of progress find it by that name, and know of it what system.py
-says. A new system is one new file in ``kinds`` (harness.study.systems says what it has to be able to do).
+says. A new system is a file or a folder here (harness.study.systems says what it has to be able to do).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.study.systems import kind_of
-from harness.systems.fitted import FittedSystem
-from harness.systems.system import Lanes, Library, System
+from harness.systems.system import FittedSystem, Lanes, Library, System
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 

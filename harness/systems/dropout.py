@@ -1,4 +1,4 @@
-"""Dropout on a processor, for BERT-shaped encoders that are trained whole.
+"""Dropout on a processor, for BERT-shaped encoders that are trained whole, and the attention that stands on these.
 
 There the library draws a random number for every value, one after another, and keeps an attention's scores with their
 dropout in the memory's slowest part: together most of a training step. Here masks are 16-bit words, four from a number,
@@ -143,6 +143,31 @@ class _Context(torch.autograd.Function):
             start += count
         of_queries, of_keys, of_values = (torch.cat(part) for part in zip(*parts, strict=True))
         return of_queries, of_keys, of_values, None, None
+
+
+PADDING = 0  # in a mask
+
+
+class Attention(nn.Module):
+    """Attention with a single head of width d (Vaswani et al. 2017, equation 1), a linear layer behind it or none."""
+
+    def __init__(self, width: int, dropout: float, *, has_out: bool = False) -> None:
+        """Fresh layers; ``dropout`` is of the shares."""
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width) if has_out else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """What each of ``queries [n, q, d]`` takes from ``values [n, t, d]``: softmax(q k / sqrt(d)) v, ``[n, q, d]``.
+
+        ``mask [n, t]`` is PADDING where a value is none; None lets padding be attended to.
+        """
+        scores = self.query(queries) @ self.key(values).transpose(1, 2) / queries.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask[:, None, :] == PADDING, float("-inf"))
+        attended: Tensor = self.out(self.dropout(scores.softmax(dim=-1)) @ self.value(values))
+        return attended
 
 
 def with_quick_dropout(encoder: nn.Module) -> nn.Module:

@@ -12,12 +12,15 @@ import json
 import logging
 import math
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
@@ -25,13 +28,14 @@ from torch import Tensor, nn
 from adapters_store import disk
 from harness.study.backbone import Backbone
 from harness.study.cell import seed_of
-from harness.study.systems import Fit, Fitted, Place
-from harness.training.batches import cuts, training_batches
+from harness.study.systems import Fit, Fitted, Place, Predicted
+from harness.training.batches import EVALUATION_BATCH, cuts, evaluation_batches, training_batches
 from harness.training.recipe import finite
 from harness.training.tensors import to_device
 from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks import metrics
 from tasks.errors import BadInput
+from tasks.task import Example
 
 
 class Text(NamedTuple):
@@ -63,6 +67,32 @@ def padded_batch(
     return {"input_ids": to_device(ids, device), "attention_mask": to_device(mask, device)}
 
 
+def unpadded(vectors: Tensor) -> dict[str, Tensor]:
+    """``inputs_embeds`` and ``attention_mask`` of embeddings ``[n, tokens, width]``, none of which is padding."""
+    ones = torch.ones(vectors.shape[:2], dtype=torch.int64, device=vectors.device)
+    return {"inputs_embeds": vectors, "attention_mask": ones}
+
+
+def in_batches(
+    lengths: Sequence[int],
+    outputs: int,
+    logits_of: Callable[[list[int]], Tensor],
+    most: Callable[[int], int],
+) -> NDArray[np.float32]:
+    """Logits ``[n, outputs]`` of texts of these ``lengths``, which ``logits_of`` gives of those with some numbers.
+
+    Texts of like length go together, of which there are at most as many as ``most`` says of the longest.
+    """
+    logits = np.zeros((len(lengths), outputs), dtype=np.float32)
+    with torch.inference_mode():
+        for batch in evaluation_batches(lengths):
+            size = min(len(batch), most(lengths[batch[0]]))
+            for first in range(0, len(batch), size):
+                numbers = batch[first : first + size]
+                logits[numbers] = logits_of(numbers).cpu().numpy()
+    return logits
+
+
 log = logging.getLogger(__name__)
 
 CUTS = {"cpu": 2048, "cuda": 32768}  # tokens that go through a network at a time, padding included
@@ -75,33 +105,98 @@ WEIGHT, BEST = "weight", "best"  # what names of a checkpoint's tensors begin wi
 LossOf = Callable[[Sequence[int], int], Tensor]  # of the training rows with these numbers, in this epoch
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long a network is trained, and at what rate.
+class ReadRow(Protocol):
+    """A row as a network reads it."""
 
-    The learning rate falls to 0 in a line over all steps where it ``decays``. With ``patience`` the epoch that is best
-    on the validation rows is kept, the earliest of equals, and training stops once so many epochs in a row were no
-    better; without, the last epoch is kept.
+    @property
+    def ids(self) -> Sequence[int]:
+        """Its tokens."""
+        ...
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has more than are read."""
+        ...
+
+
+R = TypeVar("R", bound=ReadRow)
+
+
+class EpochTrained(Fitted, Generic[R]):
+    """A network with its weights, made of settings, a place, a seed, and what it has to know of its task as JSON.
+
+    A subclass builds ``network`` on ``backbone``, draws from ``seed`` whatever is drawn, and calls ``will_train``.
+
+    Settings have ``epochs``, ``batch_size``, ``learning_rate``, ``precision`` and perhaps ``patience``. The rate falls
+    to 0 in a line over all steps where it ``decays``. With ``patience`` the epoch that is best on the validation rows
+    is kept, the earliest of equals, and training stops once so many epochs in a row were no better; without, the last
+    epoch is kept. Of a batch so many tokens as ``cut`` says go through the network at a time; with 0, all.
     """
 
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    decays: bool = True
-    patience: int = 0
-    cut: int = 0
-
-
-class EpochTrained(Fitted):
-    """A network with its weights. A subclass sets ``network``, ``config`` and ``weights``, those that are trained."""
-
-    network: nn.Module
+    stands_on = "backbone"  # what the file of settings calls the weights that the network begins with
+    decays = False
+    cut = 0
     config: Any
+    network: nn.Module
     weights: dict[str, Tensor]
+    outputs: int  # logits of a row
 
-    def __init__(self) -> None:
-        """Nothing is trained yet."""
+    def __init__(self, config: Any, place: Place, seed: int, **facts: Any) -> None:  # noqa: ANN401 - a kind's
+        """Nothing is built yet; ``facts`` are what ``facts_of`` says of the task."""
+        backbone = self.backbone_of(config, place)
+        assert backbone is not None  # a study is refused without (harness.study.systems)
+        self.config, self.backbone, self.seed, self.facts = config, backbone, seed, facts
+        self.device, self.tokenizer = place.device.ready(), load_tokenizer(backbone)
         self.history: list[dict[str, float | int | None]] = []
+
+    @classmethod
+    def backbone_of(cls, config: Any, place: Place) -> Backbone | None:  # noqa: ANN401 - a kind's
+        """The weights that the network begins with: those of the place, where settings name no others."""
+        return place.backbone
+
+    @classmethod
+    @abstractmethod
+    def facts_of(cls, fit: Fit) -> dict[str, Any]:
+        """What the network has to know of its task."""
+
+    @classmethod
+    def of(cls, fit: Fit) -> Self:
+        """A network of the settings, trained on the training rows."""
+        fitted = cls(fit.config, fit.place, fit.seed, **cls.facts_of(fit))
+        fitted.fit(fit)
+        return fitted
+
+    def fit(self, fit: Fit) -> None:
+        """Train on the training rows; not at all where there is no epoch."""
+        if self.config.epochs:
+            rows = self.read(fit.train)
+            self.train(fit, [len(row.ids) for row in rows], self.loss_of(fit, rows))
+
+    @abstractmethod
+    def read(self, rows: Sequence[Example]) -> list[R]:
+        """The rows as the network reads them, in their order."""
+
+    @abstractmethod
+    def loss_of(self, fit: Fit, rows: Sequence[R]) -> LossOf:
+        """What gives the mean loss of some of the training ``rows``."""
+
+    @abstractmethod
+    def logits(self, rows: Sequence[R]) -> Tensor:
+        """Logits ``[n, outputs]`` of rows, fp32."""
+
+    def most_rows(self, tokens: int) -> int:
+        """How many rows of so many tokens are predicted at a time at most."""
+        return EVALUATION_BATCH
+
+    def predict(self, rows: Sequence[Example]) -> Predicted:
+        """Logits, and which rows were read in part."""
+        self.network.eval()
+        read = self.read(rows)
+        lengths = [len(row.ids) for row in read]
+        logits = in_batches(
+            lengths, self.outputs, lambda some: self.logits([read[row] for row in some]), self.most_rows
+        )
+        return Predicted(logits, is_cut=np.array([row.is_cut for row in read], dtype=bool))
 
     def will_train(self, is_trained: Callable[[str], bool]) -> None:
         """Let the network's parameters be trained whose names say so, and no pooler: no system here reads it."""
@@ -109,26 +204,25 @@ class EpochTrained(Fitted):
             parameter.requires_grad_(".pooler." not in name and is_trained(name))
         self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
 
-    def train(self, fit: Fit, schedule: Schedule, lengths: Sequence[int], loss_of: LossOf) -> None:
+    def train(self, fit: Fit, lengths: Sequence[int], loss_of: LossOf) -> None:
         """Train on the rows of these ``lengths`` (in tokens), from the last epoch that ``fit.checkpoint`` has."""
-        optimizer = torch.optim.AdamW(
-            self.weights.values(), lr=schedule.learning_rate, eps=EPSILON, weight_decay=0.0, fused=True
-        )
+        epochs, patience, rate = self.config.epochs, getattr(self.config, "patience", 0), self.config.learning_rate
+        optimizer = torch.optim.AdamW(self.weights.values(), lr=rate, eps=EPSILON, weight_decay=0.0, fused=True)
         checkpoint = Checkpoint(fit)
         best = checkpoint.read(self, optimizer)
         gold = [row.label for row in fit.validation]
-        for epoch in range(len(self.history) + 1, schedule.epochs + 1):
+        for epoch in range(len(self.history) + 1, epochs + 1):
             no_better = len(self._scores) - best_epoch(self._scores) if self._scores else 0
-            if schedule.patience and no_better >= schedule.patience:
+            if patience and no_better >= patience:
                 break
-            loss = self._epoch(fit, schedule, epoch, lengths, loss_of, optimizer)
+            loss = self._epoch(fit, epoch, lengths, loss_of, optimizer)
             score = metrics.score(fit.metric, gold, self.predict(fit.validation).logits)
             self.history.append({"epoch": epoch, "train_loss": finite(loss), "validation": finite(score)})
-            if schedule.patience and best_epoch(self._scores) == epoch:
+            if patience and best_epoch(self._scores) == epoch:
                 best = {name: value.detach().clone() for name, value in self.weights.items()}
             checkpoint.write(self, optimizer, best)
-            fit.watch(epoch, schedule.epochs)
-        self.best_epoch = best_epoch(self._scores) if schedule.patience else schedule.epochs
+            fit.watch(epoch, epochs)
+        self.best_epoch = best_epoch(self._scores) if patience else epochs
         if best is not None:
             self.put(best)
 
@@ -138,25 +232,18 @@ class EpochTrained(Fitted):
         return [-math.inf if step["validation"] is None else float(step["validation"]) for step in self.history]
 
     def _epoch(
-        self,
-        fit: Fit,
-        schedule: Schedule,
-        epoch: int,
-        lengths: Sequence[int],
-        loss_of: LossOf,
-        optimizer: torch.optim.Optimizer,
+        self, fit: Fit, epoch: int, lengths: Sequence[int], loss_of: LossOf, optimizer: torch.optim.Optimizer
     ) -> float:
         """Train an epoch; the mean loss of its rows."""
         self.network.train()
-        of_epoch = math.ceil(len(lengths) / schedule.batch_size)
+        config, of_epoch = self.config, math.ceil(len(lengths) / self.config.batch_size)
         total, step = 0.0, (epoch - 1) * of_epoch
-        for numbers in training_batches(lengths, schedule.batch_size, seed=fit.seed, target="pairs", epoch=epoch):
+        for numbers in training_batches(lengths, config.batch_size, seed=fit.seed, target="pairs", epoch=epoch):
             torch.manual_seed(seed_of(fit.seed, "dropout", step))
-            if schedule.decays:
-                left = 1 - step / (of_epoch * schedule.epochs)
-                optimizer.param_groups[0]["lr"] = schedule.learning_rate * left
+            if self.decays:
+                optimizer.param_groups[0]["lr"] = config.learning_rate * (1 - step / (of_epoch * config.epochs))
             optimizer.zero_grad(set_to_none=True)
-            for cut in cuts(numbers, lengths, schedule.cut) if schedule.cut else [numbers]:
+            for cut in cuts(numbers, lengths, self.cut) if self.cut else [numbers]:
                 loss = loss_of(cut, epoch) * (len(cut) / len(numbers))
                 loss.backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach()) * len(numbers)
@@ -165,53 +252,35 @@ class EpochTrained(Fitted):
             step += 1
         return total / len(lengths)
 
-    def write(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        """Write what was trained as safetensors, and the settings and ``facts`` as JSON."""
+    def in_precision(self) -> torch.autocast:
+        """A context in which products are computed as the settings say."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16")
+
+    def save(self, folder: Path) -> None:
+        """Write what was trained, the settings, and which weights the network began with, which keep the others."""
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: value.detach().cpu().contiguous() for name, value in self.weights.items()}
         save_file(weights, folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps({"config": asdict(self.config), **facts}), encoding="utf-8")
+        facts = {"config": asdict(self.config), **self.facts, self.stands_on: self.backbone.identity()}
+        (folder / "config.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, place: Place, configured: Callable[[Mapping[str, Any]], Any]) -> Self:
+        """What ``save`` has written, its settings read by ``configured``; BadInput for another backbone, or none."""
+        facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config, identity = configured(facts.pop("config")), facts.pop(cls.stands_on)
+        backbone = cls.backbone_of(config, place)
+        if odd := backbone.unlike(identity) if backbone else "none is given":
+            raise BadInput(f"{folder}: trained from other weights ({odd}); load it with its own {cls.stands_on}")
+        fitted = cls(config, place, seed=0, **facts)
+        fitted.put(load_file(folder / "model.safetensors"))
+        return fitted
 
     def put(self, weights: Mapping[str, Tensor]) -> None:
         """Replace every trained weight by that of its name."""
         with torch.no_grad():
             for name, value in self.weights.items():
                 value.copy_(weights[name])
-
-
-class OfBackbone(EpochTrained):
-    """A network on the backbone of its place, which is made of the settings, the place, outputs and a seed."""
-
-    backbone: Backbone
-    outputs: Any
-    name: str  # for messages
-
-    def __init__(self, config: Any, place: Place, outputs: Any, seed: int) -> None:  # noqa: ANN401 - a kind's
-        """Nothing is built yet; a subclass does it, and draws from ``seed`` whatever is drawn."""
-        super().__init__()
-        assert place.backbone is not None
-        self.config, self.backbone, self.outputs, self.seed = config, place.backbone, outputs, seed
-        self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
-
-    def save(self, folder: Path) -> None:
-        """Write what was trained, and the settings; weights that are not trained are the backbone's own."""
-        self.write(folder, {"outputs": self.outputs, "backbone": self.backbone.identity()})
-
-    @classmethod
-    def load(cls, folder: Path, place: Place, config: type) -> Self:
-        """What ``save`` has written; BadInput if the place has another backbone, or none."""
-        facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if place.backbone is None or (odd := place.backbone.unlike(facts["backbone"])):
-            other = odd if place.backbone else "none is given"
-            raise BadInput(f"{folder}: a {cls.name} of another backbone ({other}); load it with its own")
-        fitted = cls(config(**with_tuples(facts["config"])), place, facts["outputs"], seed=0)
-        fitted.put(load_file(folder / "model.safetensors"))
-        return fitted
-
-
-def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a Config has them, tuples for JSON's lists."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
 
 
 def best_epoch(scores: Sequence[float]) -> int:
@@ -231,7 +300,7 @@ class Checkpoint:
         self.identity = {"torch": torch.__version__, "seed": fit.seed, "rows": digest, **asdict(fit.config)}
 
     def write(
-        self, fitted: EpochTrained, optimizer: torch.optim.Optimizer, best: Mapping[str, Tensor] | None = None
+        self, fitted: EpochTrained[Any], optimizer: torch.optim.Optimizer, best: Mapping[str, Tensor] | None = None
     ) -> None:
         """Replace the checkpoint; where that cannot be written, training goes on, and a warning says so."""
         tensors = {f"{WEIGHT}/{name}": value for name, value in fitted.weights.items()}
@@ -250,7 +319,7 @@ class Checkpoint:
             half.unlink(missing_ok=True)
             log.warning("%s: not written (%s); an interrupted run would go on from further back", self.path, error)
 
-    def read(self, fitted: EpochTrained, optimizer: torch.optim.Optimizer) -> dict[str, Tensor] | None:
+    def read(self, fitted: EpochTrained[Any], optimizer: torch.optim.Optimizer) -> dict[str, Tensor] | None:
         """Put a checkpoint back, if there is one, and return the best epoch's weights where it has any.
 
         One that is damaged or another's is passed over, and named.

@@ -2,31 +2,26 @@
 
 Xu and Jiang 2024, "Multi-dimensional Evaluation of Empathetic Dialog Responses", section 4.3: an intent, a definition,
 the domain and the options stand around the dialogue. Without an instruction the turns and the text remain. A subclass
-of ``Instructed`` builds its network, and says what a batch's loss is and how its options rank.
+of ``Instructed`` says which weights those of its settings are, and what of them is trained.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
-from torch.nn import functional
 
-from harness.study.backbone import Backbone
-from harness.study.systems import Fit, Place, Predicted
-from harness.systems.epochs import EpochTrained, Schedule, with_tuples
-from harness.training.batches import evaluation_batches
+from harness.study.cell import seed_of
+from harness.study.systems import Fit, Place
+from harness.systems.answering import Ids, answering
+from harness.systems.epochs import EpochTrained, LossOf
+from harness.systems.weights import with_products
 from harness.training.inputs import sides
-from harness.training.tensors import to_device
 from harness.training.tokenizer import Tokenizer
 from tasks.errors import BadInput
 from tasks.task import TEXT_OF_ROW, Example, Instruction
@@ -46,15 +41,15 @@ class Frame(NamedTuple):
 class Marks(NamedTuple):
     """What a model's prompts have beside words: ids before and behind all of them, and what stands before a turn."""
 
-    opening: tuple[int, ...] = ()
+    opening: Ids = ()
     turn: str = TURN
-    closing: tuple[int, ...] = ()
+    closing: Ids = ()
 
 
 class Read(NamedTuple):
     """``ids [tokens]`` of a prompt; ``is_cut`` where not every token of the text and its turns is read."""
 
-    ids: tuple[int, ...]
+    ids: Ids
     is_cut: bool
 
 
@@ -68,7 +63,7 @@ def frame_of(instruction: Instruction) -> Frame:
     return Frame(above, f"Question: {before}", f"{after} Answer with {', '.join(others)} or {last}.")
 
 
-class Reader:
+class PromptReader:
     """Reads rows with a tokenizer, in at most so many tokens.
 
     The words of the instruction are never cut. What is left out first is the beginning of the earliest turn and the end
@@ -90,75 +85,82 @@ class Reader:
 
     def __call__(self, rows: Sequence[Example]) -> list[Read]:
         """The prompts of rows, in their order."""
-        read: list[str] = []
+        texts: list[str] = []
         for row in rows:
             turns = (*(turn.text for turn in row.context), row.text, *(turn.text for turn in row.after))
-            read += [row.text, *(f"{self.marks.turn}{turn}" for turn in turns)]
-        ids = iter(self.tokenizer.ids(read))
-        each = [[next(ids) for _ in range(2 + len(row.context) + len(row.after))] for row in rows]
-        return [self._read(texts[0], texts[1:], len(row.context)) for texts, row in zip(each, rows, strict=True)]
-
-    def _read(self, text: list[int], turns: list[list[int]], place: int) -> Read:
-        """The prompt of a row's text and turns, of which the one at ``place`` is the text's own."""
-        asked = text[: self.room]
-        turn = turns[place][: self.room - len(asked)]
-        earlier = [id for other in turns[:place] for id in other]
-        later = [id for other in turns[place + 1 :] for id in other]
-        of_earlier, of_later = sides(len(earlier), len(later), self.room - len(asked) - len(turn))
-        dialogue = (*earlier[len(earlier) - of_earlier :], *turn, *later[:of_later])
-        is_cut = len(asked) < len(text) or of_earlier < len(earlier) or of_later < len(later)
-        return Read((*self.above, *dialogue, *self.before, *asked, *self.after), is_cut)
+            texts += [row.text, *(f"{self.marks.turn}{turn}" for turn in turns)]
+        ids, read = iter(self.tokenizer.ids(texts)), []
+        for row in rows:
+            text, *before = [next(ids) for _ in (row, *row.context)]
+            whole, *after = [next(ids) for _ in (row, *row.after)]
+            asked = text[: self.room]
+            turn = whole[: self.room - len(asked)]
+            earlier, later = ([id for other in side for id in other] for side in (before, after))
+            of_earlier, of_later = sides(len(earlier), len(later), self.room - len(asked) - len(turn))
+            dialogue = (*earlier[len(earlier) - of_earlier :], *turn, *later[:of_later])
+            is_cut = len(asked) < len(text) or of_earlier < len(earlier) or of_later < len(later)
+            read.append(Read((*self.above, *dialogue, *self.before, *asked, *self.after), is_cut))
+        return read
 
 
-IGNORED = -100  # a place of a batch's answers that has no token
+class Instructed(EpochTrained[Read]):
+    """A network with the instruction that it is asked by."""
 
-
-class Instructed(EpochTrained):
-    """A network with the instruction that it is asked by. A subclass sets all that is declared here."""
-
+    stands_on = "weights"
+    system: str  # its kind, for messages
+    turn = TURN  # what stands before every turn
+    before_answers = ""  # the words that an option goes on with
     instruction: Instruction
-    backbone: Backbone
-    device: torch.device
-    read: Reader
-    options: Sequence[tuple[int, ...]]
+    options: Sequence[Ids]
 
-    def __init__(self, config: Any, place: Place, instruction: Instruction, seed: int) -> None:  # noqa: ANN401 - a kind's
-        """Nothing is built yet; a subclass does it, and draws from ``seed`` whatever is drawn."""
-        super().__init__()
-        self.config, self.instruction, self.device = config, instruction, place.device.ready()
+    def __init__(self, config: Any, place: Place, seed: int, *, instruction: Mapping[str, Any]) -> None:  # noqa: ANN401
+        """A model as its folder has it; products of low rank, which begin at 0, and new tokens are drawn from ``seed``.
 
-    def check_length(self, system: str, of_answer: int = 0) -> None:
-        """BadInput where the settings of the ``system`` ask for more tokens than its weights read.
-
-        ``of_answer`` tokens are read behind a prompt, where the same network reads both.
+        BadInput where the settings, the instruction and the weights do not fit each other.
         """
-        most = self.backbone.max_tokens - of_answer
-        if self.config.tokens > most:
+        super().__init__(config, place, seed, instruction=instruction)
+        self.instruction = Instruction(**{**instruction, "options": tuple(instruction["options"])})
+        self.model = answering(self.backbone, self.device)
+        torch.manual_seed(seed_of(seed, "answers"))
+        if config.lora_rank:
+            self.model.network = with_products(self.model.network, config.lora_rank)
+        self.options = self.first_options()
+        most = min(self.backbone.max_tokens, self.model.most_tokens(self.options))
+        if config.tokens > most:
             raise BadInput(
-                f"system {system!r} is to read tokens = {self.config.tokens}, and {self.backbone.name!r} reads at most"
+                f"system {self.system!r} is to read tokens = {config.tokens}, and {self.backbone.name!r} reads at most"
                 f" {most}; set tokens to that or less"
             )
+        self.reader = self.reader_of(self.instruction)
+        self.model.network = self.network = self.model.network.to(self.device).eval()
+        self.will_train(self.is_trained)
+
+    @classmethod
+    def facts_of(cls, fit: Fit) -> dict[str, Any]:
+        """The instruction."""
+        assert fit.instruction is not None  # a study is refused without (harness.study.systems)
+        return {"instruction": asdict(fit.instruction)}
 
     @abstractmethod
-    def loss(self, prompts: Sequence[Read], gold: Sequence[int]) -> Tensor:
-        """The mean cross-entropy over all tokens of the gold options, ends included."""
+    def is_trained(self, name: str) -> bool:
+        """Whether the parameter of this name is trained."""
 
-    def mean_over_tokens(self, logits: Tensor, targets: Sequence[Sequence[int]]) -> Tensor:
-        """The mean cross-entropy of logits ``[n, t, vocabulary]`` at the places that have a token, not IGNORED."""
-        flat = to_device(torch.tensor(targets), self.device).flatten()
-        return functional.cross_entropy(logits.float().flatten(0, 1), flat, ignore_index=IGNORED)
+    def first_options(self) -> Sequence[Ids]:
+        """The ids of the options that it is trained to answer by."""
+        return self.model.options(self.instruction.options, self.before_answers)
 
-    @abstractmethod
-    def rank(self, prompts: Sequence[Read]) -> Tensor:
-        """Log-probabilities ``[n, options]`` of the options after these prompts, fp32."""
+    def options_of(self, instruction: Instruction, classes: Sequence[int]) -> Sequence[Ids]:
+        """The ids of other options, of which i stands for the class ``classes[i]``; BadInput if two are the same."""
+        return self.model.options(instruction.options, self.before_answers)
 
-    @abstractmethod
-    def most_rows(self, tokens: int) -> int:
-        """How many prompts of so many tokens are ranked at a time."""
+    def frame(self, instruction: Instruction) -> Frame:
+        """The words around a row."""
+        return frame_of(instruction) if self.config.instruction else Frame()
 
-    @abstractmethod
-    def reword(self, instruction: Instruction, classes: Sequence[int]) -> None:
-        """Read and rank by other words, whose option i stands for the class ``classes[i]``."""
+    def reader_of(self, instruction: Instruction) -> PromptReader:
+        """What reads rows by this instruction; BadInput where it leaves a text no room."""
+        marks = Marks(self.model.opening, self.turn, self.model.closing)
+        return PromptReader(self.tokenizer, self.config.tokens, self.frame(instruction), marks, self.system)
 
     def asked_by(self, instruction: Instruction, classes: Sequence[int]) -> Self:
         """The same weights, asked by other words.
@@ -168,52 +170,34 @@ class Instructed(EpochTrained):
         if not self.config.instruction:
             raise BadInput("it was trained without an instruction, so that no option is read")
         other = copy.copy(self)
-        other.reword(instruction, classes)
+        other.options, other.reader = self.options_of(instruction, classes), self.reader_of(instruction)
         other.instruction = instruction
         return other
 
-    def fit(self, fit: Fit) -> None:
-        """Train for all epochs, or until validation rows gain no more; not at all where there is no epoch."""
-        config = self.config
-        if not config.epochs:
-            return
-        prompts = self.read(fit.train)
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        """One of each option."""
+        return len(self.options)
+
+    def read(self, rows: Sequence[Example]) -> list[Read]:
+        """The rows' prompts."""
+        return self.reader(rows)
+
+    def loss_of(self, fit: Fit, rows: Sequence[Read]) -> LossOf:
+        """The cross-entropy of the gold options."""
         gold = [int(row.label) for row in fit.train if not isinstance(row.label, tuple)]
-        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience)
+        return lambda numbers, _: self.loss([rows[row] for row in numbers], [gold[row] for row in numbers])
 
-        def loss_of(numbers: Sequence[int], epoch: int) -> Tensor:
-            return self.loss([prompts[number] for number in numbers], [gold[number] for number in numbers])
+    def loss(self, prompts: Sequence[Read], gold: Sequence[int]) -> Tensor:
+        """The mean cross-entropy over all tokens of the gold options, ends included."""
+        with self.in_precision():
+            return self.model.loss([prompt.ids for prompt in prompts], [self.options[number] for number in gold])
 
-        self.train(fit, schedule, [len(prompt.ids) for prompt in prompts], loss_of)
-
-    def predict(self, rows: Sequence[Example]) -> Predicted:
+    def logits(self, rows: Sequence[Read]) -> Tensor:
         """The log-probability of every option, as the logit of its class."""
-        self.network.eval()
-        prompts = self.read(rows)
-        logits = np.zeros((len(rows), len(self.options)), dtype=np.float32)
-        with torch.inference_mode():
-            for batch in evaluation_batches([len(prompt.ids) for prompt in prompts]):
-                most = self.most_rows(len(prompts[batch[0]].ids))
-                for first in range(0, len(batch), most):
-                    numbers = batch[first : first + most]
-                    logits[numbers] = self.rank([prompts[number] for number in numbers]).cpu().numpy()
-        return Predicted(logits, is_cut=np.array([prompt.is_cut for prompt in prompts], dtype=bool))
+        with self.in_precision():
+            return self.model.scores([prompt.ids for prompt in rows], self.options)
 
-    def in_precision(self) -> torch.autocast:
-        """A context in which products are computed as the settings say."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16")
-
-    def save(self, folder: Path) -> None:
-        """Write what was trained, the settings, and the instruction."""
-        self.write(folder, {"instruction": asdict(self.instruction), "weights": self.backbone.identity()})
-
-    @classmethod
-    def load(cls, folder: Path, place: Place, config: type) -> Self:
-        """What ``save`` has written; BadInput if its weights are others than those that are here."""
-        facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        instruction = Instruction(**with_tuples(facts["instruction"]))
-        fitted = cls(config(**with_tuples(facts["config"])), place, instruction, seed=0)
-        if odd := fitted.backbone.unlike(facts["weights"]):
-            raise BadInput(f"{folder}: trained from other weights ({odd}); load it with its own")
-        fitted.put(load_file(folder / "model.safetensors"))
-        return fitted
+    def most_rows(self, tokens: int) -> int:
+        """As many as memory is meant to hold."""
+        return self.model.most_rows(tokens, self.options)

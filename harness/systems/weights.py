@@ -44,6 +44,7 @@ POSITIONS_OF_DECODERS = {
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 VOCABULARIES = ("spiece.model", "spm.model", "vocab.txt", "vocab.json", "merges.txt")
 LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
+ALPHA = 2  # factor of a low-rank product
 SPARE = ("pooler.", "decoder.", "lm_head.", "shared.")  # of files whose encoder alone is taken
 
 
@@ -51,6 +52,20 @@ def need_lora(who: str) -> None:
     """BadInput, naming ``who`` asks for them, unless the packages of low-rank products are installed."""
     if not all(map(find_spec, LORA)):
         raise BadInput(f"{who} needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
+
+
+def with_products(network: Any, rank: int) -> Any:  # noqa: ANN401 - a torch module
+    """The network with a product of low rank beside each linear layer of its blocks; the products begin at 0.
+
+    LoRA by the package peft (Hu et al. 2022, equation 3); random factors are drawn from torch's generator.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+    from transformers.pytorch_utils import Conv1D
+
+    pooler = r".*pooler.*" if any("pooler" in name for name, _ in network.named_modules()) else None
+    is_transposed = any(isinstance(module, Conv1D) for module in network.modules())  # GPT-2's linear layers
+    layers = {"target_modules": "all-linear", "exclude_modules": pooler, "fan_in_fan_out": is_transposed}
+    return inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=ALPHA * rank, **layers), network)
 
 
 def resolve_encoder(name: str) -> Backbone:
@@ -129,21 +144,20 @@ def load_foreign(weights: Backbone, kind: Any, spare: tuple[str, ...] = SPARE, w
 
 
 T5 = "t5"
+RANDOM_TINY = "random-tiny"  # the name of small random models, whose texts have a token per byte
+TINY_VERSION = 1  # raised when their weights come out otherwise
+TINY_POSITIONS = 4096
 TINY_T5 = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "dropout_rate": 0.1}
-TINY_T5_VERSION = 1  # raised when its weights come out otherwise
+TINY_CAUSAL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 
 
 def resolve_t5(name: str) -> Backbone:
     """The T5 of this folder; BadInput where none is named, BadBackbone where it cannot be used."""
     if not name:
         raise BadInput("system 'seq2seq' answers by the weights of a T5; name their folder: system.seq2seq.weights")
-    if name == "random-tiny":
-        facts = {"weights": [TINY_T5_VERSION, TINY_T5], "config": 1, "tokenizer": 1}
-        weights, config, tokenizer = (digest({f"random-tiny t5 {what}": fact}) for what, fact in facts.items())
-        return Backbone(name, T5, weights, 4096, config, tokenizer)
-    if not Path(name).expanduser().is_dir():
-        raise BadBackbone(f"weights {name!r}: there is no such folder; download them and name the folder")
-    backbone = resolve_encoder(name)
+    if name == RANDOM_TINY:
+        return _tiny("t5", T5, [TINY_VERSION, TINY_T5])
+    backbone = resolve_encoder(str(_folder(name)))
     if backbone.model_type != T5:
         raise BadBackbone(
             f"weights {backbone.name!r} are of the family {backbone.model_type!r}; system 'seq2seq' answers by a T5"
@@ -151,43 +165,11 @@ def resolve_t5(name: str) -> Backbone:
     return backbone
 
 
-def load_t5(weights: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
-    """The whole T5, encoder and decoder, in evaluation mode; BadBackbone unless all of it is in the folder."""
-    from transformers import T5ForConditionalGeneration
-
-    if weights.folder is None:
-        return _tiny_t5()
-    return load_foreign(weights, T5ForConditionalGeneration, spare=())
-
-
-def _tiny_t5() -> Any:  # noqa: ANN401
-    import torch
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    from harness.training.tokenizer import byte_vocabulary
-
-    config = T5Config(
-        vocab_size=len(byte_vocabulary()), pad_token_id=1, eos_token_id=2, decoder_start_token_id=1, **TINY_T5
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(TINY_T5_VERSION)
-        return T5ForConditionalGeneration(config).eval()
-
-
-TINY_CAUSAL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-TINY_CAUSAL_POSITIONS = 4096
-TINY_CAUSAL_VERSION = 1  # raised when its weights come out otherwise
-
-
 def resolve_causal(name: str) -> Backbone:
     """The causal language model of this folder; BadBackbone where there is none, or it cannot be used."""
-    if name == "random-tiny":
-        facts = {"weights": [TINY_CAUSAL_VERSION, TINY_CAUSAL, TINY_CAUSAL_POSITIONS], "config": 1, "tokenizer": 1}
-        weights, config, tokenizer = (digest({f"random-tiny decoder {what}": fact}) for what, fact in facts.items())
-        return Backbone(name, "llama", weights, TINY_CAUSAL_POSITIONS, config, tokenizer)
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        raise BadBackbone(f"weights {name!r}: there is no such folder; download them and name the folder")
+    if name == RANDOM_TINY:
+        return _tiny("decoder", "llama", [TINY_VERSION, TINY_CAUSAL, TINY_POSITIONS])
+    folder = _folder(name)
     return _foreign(folder, "decoder", tuple(POSITIONS_OF_DECODERS), *_state(folder, "decoder"))
 
 
@@ -196,29 +178,35 @@ def resolve_answering(name: str) -> Backbone:
     return resolve_t5(name) if model_type_of(Path(name).expanduser()) == T5 else resolve_causal(name)
 
 
-def load_causal(weights: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
-    """The whole model in evaluation mode; BadBackbone unless all of it is in the folder."""
-    from transformers import AutoModelForCausalLM
-
-    if weights.folder is None:
-        return _tiny_causal()
-    return load_foreign(weights, AutoModelForCausalLM, spare=(), what="decoder")
+def _folder(name: str) -> Path:
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise BadBackbone(f"weights {name!r}: there is no such folder; download them and name the folder")
+    return folder
 
 
-def _tiny_causal() -> Any:  # noqa: ANN401
+def _tiny(words: str, kind: str, weights: list[Any]) -> Backbone:
+    """A random model whose digests are of the numbers that it is made by."""
+    facts = {"weights": weights, "config": 1, "tokenizer": 1}
+    hashes = {part: digest({f"{RANDOM_TINY} {words} {part}": fact}) for part, fact in facts.items()}
+    return Backbone(RANDOM_TINY, kind, hashes["weights"], TINY_POSITIONS, hashes["config"], hashes["tokenizer"])
+
+
+def load_answering(weights: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+    """A whole T5 or causal language model, in evaluation mode; BadBackbone unless all of it is in the folder."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 
     from harness.training.tokenizer import byte_vocabulary
 
-    config = LlamaConfig(
-        vocab_size=len(byte_vocabulary()),
-        max_position_embeddings=TINY_CAUSAL_POSITIONS,
-        bos_token_id=0,
-        pad_token_id=1,
-        eos_token_id=2,
-        **TINY_CAUSAL,
-    )
+    is_t5 = weights.model_type == T5
+    if weights.folder is not None:
+        kind, what = (T5ForConditionalGeneration, "encoder") if is_t5 else (AutoModelForCausalLM, "decoder")
+        return load_foreign(weights, kind, spare=(), what=what)
+    shared = {"vocab_size": len(byte_vocabulary()), "pad_token_id": 1, "eos_token_id": 2}
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(TINY_CAUSAL_VERSION)
-        return LlamaForCausalLM(config).eval()
+        torch.manual_seed(TINY_VERSION)
+        if is_t5:
+            return T5ForConditionalGeneration(T5Config(decoder_start_token_id=1, **shared, **TINY_T5)).eval()
+        shape = {"max_position_embeddings": TINY_POSITIONS, "bos_token_id": 0, **shared, **TINY_CAUSAL}
+        return LlamaForCausalLM(LlamaConfig(**shape)).eval()

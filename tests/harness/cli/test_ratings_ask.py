@@ -16,7 +16,7 @@ import pytest
 
 from analysis.ratings.agreement import agreements, repeats
 from analysis.results.published import results
-from harness.systems.prompting.asking import Answers, Prices, Purse
+from harness.systems.prompted.asking import Answers, CallSettings, Purse
 from tasks.ratings import constructs, ratings, ratings_in
 from tasks.registry import Registry
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -25,12 +25,12 @@ from tests.support.systems.fake_server import FAULTS, MODEL, fake_server
 KEY, SECRET = "sk-test-0123456789abcdef", "bramblewick"
 ALLOWED = ("--allow", "condolence")  # its data are private
 PRICED = ("--price-in", "0.5", "--price-out", "1.5")
-PRICES = Prices(0.5, 1.5)
+dollars = CallSettings(price_in=0.5, price_out=1.5).dollars
 SETTINGS = {"temperature": 0.0, "max_tokens": 16}
 CALLS = 18 * 3
 PROCESS = """
 import sys
-from harness.systems.prompting import asking
+from harness.systems.prompted import asking
 asking.FIRST_WAIT = 0.0
 from harness.cli.main import main
 sys.exit(main(sys.argv[1:]))
@@ -50,7 +50,7 @@ classes = ["no", "yes"]
 def quiet_place(monkeypatch, tmp_path):
     for name in ("EMPATHY_API_KEY", "OPENAI_API_KEY", "EMPATHY_SERVER", "EMPATHY_STORE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("harness.systems.prompting.asking.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("harness.systems.prompted.asking.FIRST_WAIT", 0.0)
     for compare in (agreements, repeats):
         monkeypatch.setattr(f"analysis.ratings.agreement.{compare.__name__}", partial(compare, draws=99))
     monkeypatch.chdir(tmp_path)
@@ -213,9 +213,9 @@ def test_the_cap_is_never_passed(fault, command, server, tmp_path):
     assert (code, len(err.splitlines())) == (2, 1)
     assert "most_cost 4 dollars" in err
     assert not (tmp_path / "m.csv").exists()
-    assert 0 < PRICES.of(*server.billed) <= most
+    assert 0 < dollars(*server.billed) <= most
     spent = Purse(Answers(tmp_path / "runs-answers").journal(MODEL), 0.0).spent
-    assert PRICES.of(*server.billed) * (1 - 1e-9) <= spent <= most
+    assert dollars(*server.billed) * (1 - 1e-9) <= spent <= most
     before = set(server.answered)
     server.fault = lambda number: None
     assert command(*ask(server, *PRICED, "--most-cost", "1e5", "--out", "m.csv"))[0] == 0
@@ -265,7 +265,7 @@ def check_killed(server, folder, kills, rng, fault):
     assert {(row.task, row.construct): row.value for row in rows} == expected
     assert not list(folder.glob(".*.part"))
     purse = Purse(Answers(folder / "runs-answers").journal(MODEL), 0.0)
-    assert purse.spent >= PRICES.of(*server.billed) * (1 - 1e-9)
+    assert purse.spent >= dollars(*server.billed) * (1 - 1e-9)
 
 
 def test_killed_at_any_call_it_goes_on_and_pays_again_at_most_for_what_was_in_flight(server, tmp_path):

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
 
 from harness.study.backbone import AS_SYSTEMS
-from harness.study.systems import Fit, Place, kind_of
-from harness.systems.decoders import Trained
+from harness.study.systems import Place, kind_of
+from harness.systems.decoder.network import TrainedDecoder
 from harness.systems.weights import POSITIONS_OF_DECODERS
 from tasks.errors import BadInput, BadStudy
-from tasks.task import METRICS, Instruction
-from tests.harness.systems.encoders.test_encoder import row_of
-from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
-from tests.support.studies.small_study import run_systems, small_study
+from tests.support.studies.small_study import run_systems, small_study, system_cell_of
 from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_decoder import tiny_decoder
 from tests.support.systems.tiny_t5 import tiny_t5
+from tests.support.systems.trained import ASKS, WORDS, handed, row_of, rows_of
 
 pytest.importorskip("peft")
 KIND = kind_of("decoder")
-ASKS = Instruction("Is {text} no?", ("no", "no communication", "much"), "a chat", "A level is what it is.")
 SAID = "You are an annotator Read what follows which is a chat and answer the question Definition Question Answer with"
 SPOKEN = (*SAID.split(), "or", *"Is no communication much x z : , . ? -".split(), *WORDS)
 SMALL = {"epochs": 2, "patience": 0, "batch_size": 16, "learning_rate": 3e-3, "lora_rank": 2, "tokens": 128}
@@ -35,21 +33,20 @@ def words(tmp_path_factory):
     return str(tiny_decoder(tmp_path_factory.mktemp("llama") / "words", SPOKEN))
 
 
-def fit_of(folder, weights, watch=lambda step, steps: None, rows=48, **changes):
-    config = KIND.configured({**SMALL, "weights": weights, **changes}, "test")
-    parts = rows_of("multiclass", rows, 1), rows_of("multiclass", 15, 2)
-    label = label_of("multiclass")
-    return Fit(*parts, label, METRICS["multiclass"], 7, config, folder, watch=watch, instruction=ASKS)
+def fit_of(folder, weights, rows=48, **changes):
+    return handed(KIND, folder, {**SMALL, "weights": weights, **changes}, rows=rows, instruction=ASKS)
 
 
 def trained(weights, **changes):
-    return Trained(KIND.configured({**SMALL, "weights": weights, **changes}, "test"), Place(), ASKS, 7)
+    return TrainedDecoder(
+        KIND.configured({**SMALL, "weights": weights, **changes}, "test"), Place(), 7, instruction=asdict(ASKS)
+    )
 
 
 def test_a_prompt_is_lines_of_the_instruction_the_turns_and_the_question_and_asks_for_the_answer():
     fitted = trained("random-tiny", tokens=1024)
     (prompt,) = fitted.read([row_of(["first"], "second", ["third"])])
-    backend = fitted.read.tokenizer.backend
+    backend = fitted.tokenizer.backend
     assert backend.decode(list(prompt.ids)).splitlines() == [
         "You are an annotator. Read what follows, which is a chat, and answer the question.",
         "Definition: A level is what it is.",
@@ -128,15 +125,10 @@ def studied(root, *changes):
     return small_study(root, *settings, "system.decoder.tokens=1500", *changes)
 
 
-def cell_of(study):
-    (cell,) = [cell for cell in study.plan.cells if cell.system]
-    return cell
-
-
 def test_a_study_runs_it_and_its_weights_enter_keys_by_content_alone(tmp_path, command):
     study = studied(tmp_path / "runs", 'system.decoder.weights="random-tiny"')
     run_systems(study)
-    cell = cell_of(study)
+    cell = system_cell_of(study)
     assert [step["epoch"] for step in json.loads(study.store.open(cell.key, "history.json").read_text())] == [1]
     fitted = KIND.load(study.store.open(cell.key, "model/model.safetensors").parent, Place())
     assert fitted.instruction == study.plan.splits["epitome_er"].task.instruction
@@ -145,7 +137,7 @@ def test_a_study_runs_it_and_its_weights_enter_keys_by_content_alone(tmp_path, c
     ):
         small_study(tmp_path / "runs", 'tasks=["epitome_er"]', f'imported.borrowed="{cell.key[:12]}"').plan  # noqa: B018
     paths = [tiny_decoder(tmp_path / name, SPOKEN, seed=seed) for name, seed in (("a", 5), ("b", 5), ("c", 6))]
-    cells = [cell_of(studied(tmp_path, f'system.decoder.weights="{path}"')) for path in paths]
+    cells = [system_cell_of(studied(tmp_path, f'system.decoder.weights="{path}"')) for path in paths]
     assert cells[0].key == cells[1].key != cells[2].key
     assert str(tmp_path) not in json.dumps(cells[0].spec)
 

@@ -19,9 +19,9 @@ from harness.preflight.smoke import smoke_of
 from harness.scoring.system_scorer import SystemScorer
 from harness.study.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
-from harness.study.systems import Fit, Place, Sibling, kind_of
+from harness.study.systems import Place, Sibling, kind_of
 from harness.systems import system_of
-from harness.systems.micromodels import (
+from harness.systems.micromodels.parts import (
     FARTHEST,
     Machine,
     Seeds,
@@ -37,8 +37,8 @@ from harness.training.recipe import Attempt, Recipe
 from tasks.errors import BadInput
 from tasks.rationales import marked, token_f1
 from tasks.task import Example
-from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import run_systems, small_study
+from tests.support.systems.trained import handed, label_of, rows_of
 
 KIND = kind_of("micromodels")
 MECHANISMS = ("epitome_er", "epitome_ip", "epitome_ex")
@@ -228,30 +228,30 @@ def test_a_machine_in_numpy_is_the_library_s(classes):
 # Refusals.
 
 
-def fit_of(folder, tiny, train=None, siblings=(), **settings):
-    config = KIND.configured({"encoder": "random-tiny", "bags": 2, **settings}, "test")
-    train, validation = train or rows_of("multiclass", 48, 1), rows_of("multiclass", 12, 2)
-    others = {name: Sibling(label_of("multiclass"), rows, validation) for name, rows in siblings}
-    return Fit(train, validation, label_of("multiclass"), "macro_f1", 7, config, folder, Place(), siblings=others)
+def fit_of(folder, train=None, siblings=(), **settings):
+    settings = {"encoder": "random-tiny", "bags": 2, **settings}
+    others = {name: Sibling(label_of("multiclass"), rows, rows_of("multiclass", 12, 2)) for name, rows in siblings}
+    fit = handed(KIND, folder, settings, validation=12, siblings=others)
+    return dataclasses.replace(fit, train=train or fit.train)
 
 
 def without_rationales(rows):
     return tuple(row._replace(rationale=()) for row in rows)
 
 
-def test_rows_without_a_rationale_or_without_a_class_are_refused_in_a_line(tmp_path, tiny):
+def test_rows_without_a_rationale_or_without_a_class_are_refused_in_a_line(tmp_path):
     rows = rows_of("multiclass", 48, 1)
     with pytest.raises(BadInput, match="none of the 48 training rows of the task has a rationale"):
-        KIND.fit(fit_of(tmp_path, tiny, without_rationales(rows)))
+        KIND.fit(fit_of(tmp_path, without_rationales(rows)))
     with pytest.raises(BadInput, match="training rows of sibling 'other' has a rationale"):
-        KIND.fit(fit_of(tmp_path, tiny, siblings=[("other", without_rationales(rows))]))
+        KIND.fit(fit_of(tmp_path, siblings=[("other", without_rationales(rows))]))
     with pytest.raises(BadInput, match="no training row has the class 'class 2'"):
-        KIND.fit(fit_of(tmp_path, tiny, tuple(row for row in rows if row.label < 2)))
+        KIND.fit(fit_of(tmp_path, tuple(row for row in rows if row.label < 2)))
 
 
 @needs_library
-def test_another_encoder_than_that_of_the_training_is_refused(tmp_path, tiny):
-    KIND.fit(fit_of(tmp_path / "fit", tiny)).save(tmp_path / "model")
+def test_another_encoder_than_that_of_the_training_is_refused(tmp_path):
+    KIND.fit(fit_of(tmp_path / "fit")).save(tmp_path / "model")
     file = tmp_path / "model" / "micromodels.json"
     facts = json.loads(file.read_text())
     facts["encoder"]["weights_sha256"] = "0" * 64

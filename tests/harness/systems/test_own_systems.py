@@ -14,11 +14,11 @@ from harness.engines.local import Job, LocalEngine, WorkersEngine
 from harness.run.grid import Step
 from harness.study import systems
 from harness.study.plan import Pack
-from harness.study.systems import Fit, Place, add_files, kind_of, own_files
+from harness.study.systems import Place, add_files, kind_of, own_files
 from tasks.errors import BadStudy
 from tests.harness.engines.test_engine_contract import MARKED, ray_way, slurm_way
-from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import ONE, TWO, small_study
+from tests.support.systems.trained import handed, label_of, rows_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "support" / "systems"
 FILES = (FOLDER / "nearest_text.py", FOLDER / "length.py")
@@ -50,7 +50,7 @@ def test_a_file_that_was_not_named_is_no_system(command, tmp_path):
     ("name", "text", "refusal"),
     [
         ("own.py", "raise ValueError('odd')", "own.py: it cannot be run: ValueError: odd"),
-        ("own.py", "VERSION = 1", "own.py has no READS, which every system declares"),
+        ("own.py", "VERSION = 1", "own.py has 0 classes of Kind, and every system declares a single one"),
         ("majority.py", "VERSION = 1", "'majority' is a system that is shipped; give the file another name"),
         ("own.txt", "", "own.txt: no such Python file"),
     ],
@@ -66,17 +66,22 @@ def test_a_file_that_is_no_system_is_refused_in_one_line(name, text, refusal, tm
 @pytest.mark.parametrize(
     ("slip", "meant"),
     [
-        ('PACKAGE = ("torch",)', "PACKAGES"),
-        ("def pass_count(config):\n    return 2.0", "passes"),
-        ("def keep_bytes(config, outputs, backbone):\n    return 1", "kept_bytes"),
-        ("def identify(config):\n    return {}", "identity"),
-        ('locals = ("url",)', "LOCAL"),
-        ("def checked(config, name, task):\n    return None", "check"),
+        ('    PACKAGE = ("torch",)', "packages"),
+        ("    def pass_count(self, config):\n        return 2.0", "passes"),
+        ("    def keep_bytes(self, config, outputs, backbone):\n        return 1", "kept_bytes"),
+        ("    def identify(self, config):\n        return {}", "identity"),
+        ('    locals = ("url",)', "local"),
+        ("    def checked(self, config, name, task):\n        return None", "check"),
+        ("    versoin = 2", "version"),
+        ('    add = ("buckets",)', "added"),
+        ("    checkpoints_copies = 2", "checkpoint_copies"),
+        ('\nPACKAGES = ("torch",)', "packages"),
+        ("\ndef leaving(config, instruction, parts, seed, answers):\n    return None", "leaving"),
     ],
 )
 def test_a_name_that_looks_like_one_of_the_contract_is_refused_with_the_nearest(slip, meant, tmp_path):
     text = FILES[0].read_text()
-    (tmp_path / "own.py").write_text(f"{text}\n\n{slip}\n")
+    (tmp_path / "own.py").write_text(f"{text}\n{slip}\n")
     with pytest.raises(BadStudy, match=rf"which nothing reads; did you mean {meant}\?") as problem:
         add_files([tmp_path / "own.py"])
     assert "\n" not in str(problem.value)
@@ -177,9 +182,8 @@ def test_they_keep_the_contract(path, tmp_path):
     add_files([path])
     own = kind_of(path.stem.replace("_", "-"))
     for kind in own.reads.labels:
-        rows = rows_of(kind, 40, 1), rows_of(kind, 9, 2)
-        fit = Fit(*rows, label_of(kind), "macro_f1", 1, own.config(), tmp_path / kind)
-        fitted, rows = own.fit(fit), rows_of(kind, 12, 3)
+        fitted = own.fit(handed(own, tmp_path / kind, {}, label=kind, rows=40))
+        rows = rows_of(kind, 12, 3)
         fitted.save(tmp_path / kind / "model")
         again = own.load(tmp_path / kind / "model", Place()).predict(rows)
         np.testing.assert_allclose(again.logits, fitted.predict(rows).logits, rtol=1e-6)

@@ -15,22 +15,22 @@ from harness.cli.main import main
 from harness.engines.remote import _of_rows
 from harness.study.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
-from harness.study.systems import Fit, Place, kind_of
-from harness.systems.instructed import LEAST, Frame, Marks, Reader, frame_of
-from harness.systems.seq2seq import LongerEmbedding, LongerHead, Trained, options_of, packed, scores
+from harness.study.systems import Place, kind_of
+from harness.systems.answering import EncoderDecoder
+from harness.systems.instructed import LEAST, Frame, Marks, PromptReader, frame_of
+from harness.systems.seq2seq.network import LongerEmbedding, LongerHead, TrainedT5
 from harness.systems.weights import resolve_t5
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
-from tasks.task import METRICS, Instruction
-from tests.harness.systems.encoders.test_encoder import folder_of, row_of
-from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
+from tasks.task import Instruction
+from tests.harness.systems.test_encoder import folder_of
 from tests.support.studies.small_study import small_study
 from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_t5 import tiny_t5
+from tests.support.systems.trained import ASKS, WORDS, handed, row_of, rows_of
 from tests.support.systems.whole_prompt import text_of
 
 KIND = kind_of("seq2seq")
-ASKS = Instruction("Is {text} no?", ("no", "no communication", "much"), "a chat", "A level is what it is.")
 SAID = "You are an annotator Read what follows which is a chat and answer the question Definition Question Answer with"
 SPOKEN = (*SAID.split(), "or", *"Is no communication much means x z : , . ? -".split(), *WORDS)
 SMALL = {"weights": "random-tiny", "epochs": 2, "patience": 0, "batch_size": 16, "learning_rate": 3e-3, "tokens": 256}
@@ -43,20 +43,17 @@ def words(tmp_path_factory):
     return str(tiny_t5(tmp_path_factory.mktemp("t5") / "words", SPOKEN))
 
 
-def fit_of(folder, watch=lambda step, steps: None, rows=48, asks=ASKS, **changes):
-    config = KIND.configured({**SMALL, **changes}, "test")
-    train, validation = rows_of("multiclass", rows, 1), rows_of("multiclass", 15, 2)
-    label = label_of("multiclass")
-    return Fit(train, validation, label, METRICS["multiclass"], 7, config, folder, watch=watch, instruction=asks)
+def fit_of(folder, rows=48, asks=ASKS, **changes):
+    return handed(KIND, folder, {**SMALL, **changes}, rows=rows, instruction=asks)
 
 
 def trained(asks=ASKS, **changes):
-    return Trained(KIND.configured({**SMALL, **changes}, "test"), Place(), asks, 7)
+    return TrainedT5(KIND.configured({**SMALL, **changes}, "test"), Place(), 7, instruction=dataclasses.asdict(asks))
 
 
 def expected_of(fitted, rows):
     prompts = [prompt.ids for prompt in fitted.read(rows)]
-    return by_a_pass_per_option(fitted.network, prompts, fitted.options, fitted.start)
+    return by_a_pass_per_option(fitted.network, prompts, fitted.options, fitted.model.start)
 
 
 # What is read.
@@ -72,7 +69,7 @@ def ids_of(text):
 @settings(deadline=None)
 @given(st.lists(TEXTS, max_size=4), TEXTS, st.lists(TEXTS, max_size=4), st.integers(18 + 1 + LEAST, 120))
 def test_the_instruction_is_never_cut_and_the_outermost_turns_are_cut_first(earlier, text, later, tokens):
-    reader = Reader(load_tokenizer(resolve("random-tiny")), tokens, FRAME, Marks(closing=(END,)), "seq2seq")
+    reader = PromptReader(load_tokenizer(resolve("random-tiny")), tokens, FRAME, Marks(closing=(END,)), "seq2seq")
     (prompt,) = reader([row_of(earlier, text, later)])
     above, before, after = map(ids_of, FRAME)
     assert len(prompt.ids) <= tokens
@@ -164,7 +161,7 @@ def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
 def test_few_logits_at_a_time_rank_alike(monkeypatch):
     fitted, rows = trained(), rows_of("multiclass", 9, 3)
     whole = fitted.predict(rows).logits
-    monkeypatch.setattr("harness.systems.seq2seq.MOST_LOGITS", 1)
+    monkeypatch.setattr("harness.systems.answering.MOST_LOGITS", 1)
     np.testing.assert_allclose(fitted.predict(rows).logits, whole, atol=1e-4)
 
 
@@ -185,22 +182,21 @@ class Constructed(torch.nn.Module):
 
 
 def test_no_does_not_beat_no_communication_because_it_begins_it():
-    options = packed([(NO, STOP), (NO, COMMUNICATION, STOP)], OPEN, torch.device("cpu"))
-    batch = {name: torch.ones(2, 3, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
-    ranked = scores(Constructed(), batch, options)
-    expected = torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log()
-    torch.testing.assert_close(ranked, expected)
-    without = packed([(NO,), (NO, COMMUNICATION)], OPEN, torch.device("cpu"))
-    wrong = scores(Constructed(), batch, without)
+    model = EncoderDecoder.__new__(EncoderDecoder)
+    model.network, model.device, model.padding, model.start = Constructed(), torch.device("cpu"), OPEN, OPEN
+    prompts = [(NO, NO, NO)] * 2
+    ranked = model.scores(prompts, [(NO, STOP), (NO, COMMUNICATION, STOP)])
+    torch.testing.assert_close(ranked, torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log())
+    wrong = model.scores(prompts, [(NO,), (NO, COMMUNICATION)])
     assert (wrong[:, 0] > wrong[:, 1]).all(), "without its end the shorter would win"
 
 
 def test_options_that_are_the_same_tokens_or_none_are_refused(words):
-    tokenizer = load_tokenizer(resolve_t5(words))
+    model = EncoderDecoder(resolve_t5(words), torch.device("cpu"))
     with pytest.raises(BadInput, match="options 'yes' and 'nay' are the same tokens of these weights; rename one"):
-        options_of(tokenizer, ["yes", "nay"], 1)
+        model.options(["yes", "nay"], "")
     with pytest.raises(BadInput, match="option ' ' has no token of these weights"):
-        options_of(tokenizer, ["no", " "], 1)
+        model.options(["no", " "], "")
 
 
 # New tokens.
@@ -294,14 +290,6 @@ def test_weights_that_are_no_whole_t5_are_refused_in_one_line(tmp_path, words):
     assert T5EncoderModel.from_pretrained(half) is not None
     with pytest.raises(BadBackbone, match="tensors of its config are not among its weights, first decoder"):
         trained(weights=str(half), tokens=64)
-
-
-def test_stored_weights_are_read_again_with_those_that_they_were_trained_from_alone(tmp_path, words):
-    folder = tiny_t5(tmp_path / "t5", SPOKEN)
-    KIND.fit(fit_of(tmp_path / "fit", weights=str(folder), epochs=1)).save(tmp_path / "model")
-    tiny_t5(folder, SPOKEN, seed=6)
-    with pytest.raises(BadInput, match=r"trained from other weights \(weights"):
-        KIND.load(tmp_path / "model", Place())
 
 
 def studied(tmp_path, *changes, tasks='["epitome_er", "esconv_question"]'):

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.gains.cells import Lane, columns, planned_cells
 from harness.run.grid import GridReport, steps_of
-from harness.systems.fitted import OF_SYSTEM
+from harness.systems.system import OF_SYSTEM
 from tests.support.studies.small_study import ONE, OVERRIDES, TWO, small_study
 
 SYSTEMS = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 
 import numpy as np
 import pandas as pd
@@ -15,10 +14,9 @@ from harness.study import systems
 from harness.study.cell import make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.plan import Pack
-from harness.study.systems import Predicted, Reads, kind_names
+from harness.study.systems import SHIPPED, Predicted, Reads, add_files, kind_of
 from harness.systems import name_of_system, system_of
-from harness.systems.fitted import _unanswered
-from harness.systems.system import System
+from harness.systems.system import System, unanswered_of
 from tasks.errors import BadInput, BadStudy
 from tasks.task import Label
 
@@ -44,7 +42,7 @@ def test_every_trainer_keeps_the_contract(name, study, tiny, toy_splits):
     assert "torch" in system.packages
 
 
-@pytest.mark.parametrize("name", kind_names())
+@pytest.mark.parametrize("name", SHIPPED)
 def test_every_kind_is_a_system_as_trainers_are(name):
     system, spec = system_of({"system": name}), {"system": name, "config": {}}
     assert isinstance(system, System)
@@ -82,16 +80,14 @@ def test_a_pack_of_a_system_leaves_a_record_as_any_other(tiny, toy_splits, store
 
 SPY = """
 from dataclasses import dataclass
-from harness.systems.kinds.majority import Config, VERSION, Frequencies, load
-from harness.study.systems import Fit, Fitted, Reads, Span, Predicted
+from harness.study.systems import Fitted, Kind, Predicted, Reads, Span
 import numpy as np
 
-READS = Reads(siblings=True, rationales=True)
 SEEN = []
 
 
 @dataclass(frozen=True)
-class Config:
+class Heard:
     siblings: tuple = ()
     epochs: int = 2
 
@@ -109,24 +105,28 @@ class Spy(Fitted):
         folder.mkdir()
 
 
-def fit(fit):
-    SEEN.append(fit)
-    fit.watch(1, 2)
-    fit.watch(2, 2)
-    return Spy()
+class SpyKind(Kind):
+    reads = Reads(siblings=True, rationales=True)
+    config = Heard
+
+    def fit(self, fit):
+        SEEN.append(fit)
+        fit.watch(1, 2)
+        fit.watch(2, 2)
+        return Spy()
+
+    def load(self, folder, place):
+        raise NotImplementedError
 """
 
 
 @pytest.fixture
 def spy(tmp_path, monkeypatch):
-    """A kind that keeps what it is handed, in a file of its own."""
-    import harness.systems.kinds as room
-
+    """What a system was handed that keeps it, in a file of its own."""
+    monkeypatch.setattr(systems, "_own", {})
     (tmp_path / "spy.py").write_text(SPY)
-    monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path)])
-    yield lambda: sys.modules["harness.systems.kinds.spy"].SEEN
-    systems._shipped.cache_clear()
-    sys.modules.pop("harness.systems.kinds.spy", None)
+    add_files([tmp_path / "spy.py"])
+    return kind_of("spy").fit.__globals__["SEEN"]
 
 
 def rationale_splits(toy_splits, name, word="because"):
@@ -146,7 +146,7 @@ def test_a_system_sees_no_test_row_in_its_fit_and_no_answer_in_what_it_predicts(
     runner = PackRunner(tiny, splits, store, lambda *said: heard.append(said))
     (outcome,) = runner.run_pack(Pack((cell,)))
     assert outcome.error is None, outcome.trace
-    fit, *shown = spy()
+    fit, *shown = spy
     assert (fit.train, fit.validation) == (splits["one"].train, splits["one"].validation)
     sibling = fit.siblings["two"]
     assert tuple(sibling.train) == splits["two"].train
@@ -171,7 +171,7 @@ def test_every_seed_of_a_cell_draws_otherwise_and_a_seed_always_alike(spy, tiny,
         runner = PackRunner(tiny, splits, Store(store.root / str(len(drawn))), lambda *_: None)
         (outcome,) = runner.run_pack(Pack((cell,)))
         assert outcome.error is None, outcome.trace
-        drawn.append([seen.seed for seen in spy() if hasattr(seen, "seed")][-1])
+        drawn.append([seen.seed for seen in spy if hasattr(seen, "seed")][-1])
     assert drawn[0] == drawn[2] != drawn[1]
 
 
@@ -194,11 +194,9 @@ def test_what_a_system_cannot_read_is_refused_in_one_line(spy, tiny, toy_splits,
     other = dataclasses.replace(other, train=other.train[1:])
     with pytest.raises(BadStudy, match="'two' is no sibling of 'one': 1 ids of their train rows differ"):
         system_cell("spy", "one", {"one": marked, "two": other}, tiny, siblings=["two"])
-    module = sys.modules["harness.systems.kinds.spy"]
 
     def reads(**needed):
-        monkeypatch.setattr(module, "READS", Reads(**needed))
-        systems._shipped.cache_clear()
+        monkeypatch.setattr(kind_of("spy"), "reads", Reads(**needed))
 
     reads(weights="decoder")
     with pytest.raises(BadStudy, match="reads weights of the kind 'decoder', and backbone 'random-tiny' is an encoder"):
@@ -249,5 +247,5 @@ def test_rows_without_an_answer_are_named_and_no_others(toy_splits):
     rows = toy_splits("one").test[:4]
     mask = np.array([False, True, False, False])
     logits = np.zeros((4, 2), dtype=np.float32)
-    assert _unanswered(rows, Predicted(logits, unanswered=mask)) == (rows[1].id,)
-    assert _unanswered(rows, Predicted(logits)) == ()
+    assert unanswered_of(rows, Predicted(logits, unanswered=mask)) == (rows[1].id,)
+    assert unanswered_of(rows, Predicted(logits)) == ()

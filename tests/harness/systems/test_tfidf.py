@@ -8,10 +8,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
-from harness.study.systems import Place
+from harness.study.systems import Place, kind_of
 from tasks.errors import BadInput
 from tasks.task import Turn
-from tests.harness.systems.test_kinds import fit_of, rows_of
+from tests.harness.systems.test_kinds import fit_of
+from tests.support.systems.trained import handed, rows_of
 
 
 def texts(rows):
@@ -71,11 +72,8 @@ def test_what_reads_the_response_alone_gives_equal_logits_under_any_context(tmp_
 
 
 def fit_with(train, tmp_path):
-    from harness.study.systems import Fit, kind_of
-    from tests.harness.systems.test_kinds import label_of
-
-    config = kind_of("tfidf").configured({"reads": "context"}, "test")
-    return kind_of("tfidf").fit(Fit(train, train, label_of("multiclass"), "macro_f1", 1, config, tmp_path))
+    kind = kind_of("tfidf")
+    return kind.fit(handed(kind, tmp_path, {"reads": "context"}, train=train))
 
 
 def test_a_context_that_no_row_has_is_refused_in_one_line(tmp_path):

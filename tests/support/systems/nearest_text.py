@@ -10,14 +10,11 @@ from zlib import crc32
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from harness.study.systems import Fitted, Predicted, Reads
-
-VERSION = 1
-READS = Reads(labels=("binary", "multiclass", "ordinal"))
+from harness.study.systems import Fitted, Kind, Predicted, Reads
 
 
 @dataclass(frozen=True)
-class Config:
+class Buckets:
     """How many buckets words fall into, and how many neighbours vote."""
 
     buckets: int = 512
@@ -40,7 +37,7 @@ class Neighbours(Fitted):
         self.arrays = arrays
 
     def predict(self, rows):
-        config = Config(*self.arrays["settings"].tolist())
+        config = Buckets(*self.arrays["settings"].tolist())
         alike = counts(rows, config.buckets) @ self.arrays["rows"].T
         nearest = np.argsort(-alike, axis=1, kind="stable")[:, : config.neighbours]
         votes = self.arrays["classes"][nearest].sum(axis=1)
@@ -51,13 +48,18 @@ class Neighbours(Fitted):
         save_file(self.arrays, folder / "neighbours.safetensors")
 
 
-def fit(fit):
-    """Keep the training rows."""
-    classes = np.eye(fit.label.n_outputs, dtype=np.float32)[[row.label for row in fit.train]]
-    settings = np.array([fit.config.buckets, fit.config.neighbours])
-    return Neighbours({"rows": counts(fit.train, fit.config.buckets), "classes": classes, "settings": settings})
+class NearestTextKind(Kind):
+    """Training rows that vote."""
 
+    reads = Reads(labels=("binary", "multiclass", "ordinal"))
+    config = Buckets
 
-def load(folder, place):
-    """What ``save`` has written."""
-    return Neighbours(load_file(folder / "neighbours.safetensors"))
+    def fit(self, fit):
+        """Keep the training rows."""
+        classes = np.eye(fit.label.n_outputs, dtype=np.float32)[[row.label for row in fit.train]]
+        settings = np.array([fit.config.buckets, fit.config.neighbours])
+        return Neighbours({"rows": counts(fit.train, fit.config.buckets), "classes": classes, "settings": settings})
+
+    def load(self, folder, place):
+        """What ``save`` has written."""
+        return Neighbours(load_file(folder / "neighbours.safetensors"))

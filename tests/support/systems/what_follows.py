@@ -9,16 +9,14 @@ from zlib import crc32
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from harness.study.systems import Fitted, Predicted, Reads
+from harness.study.systems import Fitted, Kind, Predicted, Reads
 
-VERSION = 1
-READS = Reads(labels=("binary", "multiclass", "ordinal"), siblings=True)
 BUCKETS = 256
 SEEN = []  # every collection of rows that this file was handed, for tests that look at it
 
 
 @dataclass(frozen=True)
-class Config:
+class Turns:
     """The turns that it asks for, and how it is told answers."""
 
     window: tuple[int, int] = (3, 3)
@@ -57,16 +55,21 @@ class Counts(Fitted):
         save_file({"weights": self.weights}, folder / "counts.safetensors")
 
 
-def fit(fit):
-    """Count words of classes; the logarithm of their shares are the weights."""
-    for sibling in fit.siblings.values():
-        SEEN.extend((tuple(sibling.train), tuple(sibling.validation)))
-    SEEN.append(tuple(fit.validation))
-    classes = np.eye(fit.label.n_outputs, dtype=np.float32)[[row.label for row in fit.train]]
-    counts = words(fit.train).T @ classes + 0.5
-    return Counts(np.log(counts / counts.sum(axis=1, keepdims=True)).astype(np.float32))
+class WhatFollowsKind(Kind):
+    """Words of the turns that follow."""
 
+    reads = Reads(labels=("binary", "multiclass", "ordinal"), siblings=True)
+    config = Turns
 
-def load(folder, place):
-    """What ``save`` has written."""
-    return Counts(load_file(folder / "counts.safetensors")["weights"])
+    def fit(self, fit):
+        """Count words of classes; the logarithm of their shares are the weights."""
+        for sibling in fit.siblings.values():
+            SEEN.extend((tuple(sibling.train), tuple(sibling.validation)))
+        SEEN.append(tuple(fit.validation))
+        classes = np.eye(fit.label.n_outputs, dtype=np.float32)[[row.label for row in fit.train]]
+        counts = words(fit.train).T @ classes + 0.5
+        return Counts(np.log(counts / counts.sum(axis=1, keepdims=True)).astype(np.float32))
+
+    def load(self, folder, place):
+        """What ``save`` has written."""
+        return Counts(load_file(folder / "counts.safetensors")["weights"])

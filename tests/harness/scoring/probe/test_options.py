@@ -17,7 +17,7 @@ from adapters_store.measures import AS_ASKED, LETTERS, LETTERS_REVERSED, OPTIONS
 from harness.scoring.probe.measured import NAMES, arranged, drawn
 from tasks.errors import BadInput
 from tasks.task import Instruction
-from tests.harness.systems.prompting.test_prompted_studies import SECRET, diaries
+from tests.harness.systems.prompted.test_prompted_studies import SECRET, diaries
 from tests.support.studies.small_study import run_systems, small_study
 from tests.support.systems.fake_server import MODEL, fake_server
 

@@ -1,0 +1,288 @@
+"""Weights of a folder that answer prompts: how they rank options, what they read, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from harness.engines.local import Job
+from harness.study.backbone_files import VOCABULARY
+from harness.study.plan import Pack
+from harness.study.systems import Place, kind_of
+from harness.systems.answering import Causal, answering
+from harness.systems.prompted.prompts import TEMPLATES, Shot, closing_of, prompt_of
+from harness.systems.prompted.ranked import Ranked
+from harness.systems.weights import POSITIONS_OF_DECODERS, resolve_answering
+from tasks.errors import BadInput
+from tests.support.studies.small_study import small_study, system_cell_of
+from tests.support.systems.options import by_a_pass_per_option
+from tests.support.systems.tiny_decoder import tiny_decoder
+from tests.support.systems.tiny_t5 import tiny_t5
+from tests.support.systems.trained import ASKS, WORDS, handed, row_of, rows_of
+
+KIND = kind_of("prompted")
+SPOKEN = (*"You are an annotator What read comes from Definition A level is what it Is no communication".split(),)
+SPOKEN += (*"weak strong much or Answer with and nothing else Value Case a b c x z : , . ? -".split(), *WORDS)
+TEMPLATE = TEMPLATES["annotator"]
+NO_SHOTS: tuple[Shot, ...] = ()
+TASK = "epitome_er"
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return str(tiny_decoder(tmp_path_factory.mktemp("llama") / "words", SPOKEN))
+
+
+def folder_of(family, folder, **shape):
+    if family == "t5":
+        return str(tiny_t5(folder, SPOKEN))
+    return str(tiny_decoder(folder, SPOKEN, family=family, opens=family != "gpt2", **shape))
+
+
+def expected_of(ranked, rows, template=TEMPLATE, shots=NO_SHOTS):
+    """What a forward pass of each single prompt and option says."""
+    weights = ranked.weights
+    prompts = [weights.ids(prompt_of(template, ranked.instruction, shots, row)) for row in rows]
+    spoken = weights.tokenizer.ids([f"x {option}" for option in ranked.instruction.options])
+    start = weights.network.config.decoder_start_token_id if hasattr(weights, "padding") else None  # of a T5
+    return by_a_pass_per_option(weights.network, prompts, [[*ids[1:], weights.end] for ids in spoken], start)
+
+
+@pytest.mark.parametrize("family", [*POSITIONS_OF_DECODERS, "t5"])
+def test_ranked_answers_equal_a_forward_pass_per_option(family, tmp_path):
+    ranked = Ranked(folder_of(family, tmp_path / "weights"), ASKS, Place())
+    rows = rows_of("multiclass", 9, 3)
+    rows = [row_of(["calm " * number], row.text, ["loud"] * (number % 3)) for number, row in enumerate(rows)]
+    shots = (Shot(rows[0], "no communication"), Shot(rows[1], "much"))
+    for own in ((), shots):
+        expected = expected_of(ranked, rows, shots=own)
+        np.testing.assert_allclose(ranked.predicted(rows, TEMPLATE, own).logits, expected, atol=1e-4)
+        assert np.ptp(expected, axis=0).min() > 1e-3, "rows are told apart"
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3_text"])
+def test_a_window_of_attention_lies_as_it_does_without_padding(family, tmp_path):
+    """Prompts that are longer than the window, beside shorter ones that are padded."""
+    ranked = Ranked(folder_of(family, tmp_path / "weights", sliding_window=6), ASKS, Place())
+    rows = [row_of(["calm warm"] * number, "cold", []) for number in (0, 3, 9)]
+    np.testing.assert_allclose(ranked.predicted(rows, TEMPLATE, ()).logits, expected_of(ranked, rows), atol=1e-4)
+
+
+def test_few_prompts_at_a_time_rank_alike(llama, monkeypatch):
+    ranked, rows = Ranked(llama, ASKS, Place()), rows_of("multiclass", 9, 3)
+    whole = ranked.predicted(rows, TEMPLATE, ()).logits
+    for name in ("MOST_LOGITS", "MOST_KEPT"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"harness.systems.answering.{name}", 1)
+            np.testing.assert_allclose(ranked.predicted(rows, TEMPLATE, ()).logits, whole, atol=1e-4)
+
+
+NO, COMMUNICATION, STOP, LAST = 3, 4, 1, 0
+AFTER = {LAST: {NO: 0.9, COMMUNICATION: 0.1}, NO: {COMMUNICATION: 0.8, STOP: 0.2}, COMMUNICATION: {STOP: 1.0}}
+
+
+class Constructed:
+    """A causal model that says what AFTER has after each token, whatever else it reads."""
+
+    class Kept:
+        def batch_repeat_interleave(self, count):
+            pass
+
+    def __call__(self, input_ids, logits_to_keep=0, **rest):
+        logits = torch.full((*input_ids.shape, 5), -1e9)
+        for row, ids in enumerate(input_ids.tolist()):
+            for place, id in enumerate(ids):
+                for token, share in AFTER.get(id, {}).items():
+                    logits[row, place, token] = np.log(share)
+        return type("Said", (), {"logits": logits[:, -logits_to_keep:], "past_key_values": self.Kept()})
+
+
+def test_no_does_not_beat_no_communication_because_it_begins_it():
+    model = Causal.__new__(Causal)
+    model.network, model.device, model.end = Constructed(), torch.device("cpu"), STOP
+    prompts = [(4, LAST), (LAST,)]
+    ranked = model.scores(prompts, [(NO, STOP), (NO, COMMUNICATION, STOP)])
+    torch.testing.assert_close(ranked, torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log())
+    without = model.scores(prompts, [(NO,), (NO, COMMUNICATION)])
+    assert (without[:, 0] > without[:, 1]).all(), "without its end the shorter would win"
+
+
+def model_of(name):
+    return answering(resolve_answering(name), torch.device("cpu"))
+
+
+def test_an_option_is_what_goes_on_with_the_last_words_and_ends(llama):
+    model, of_bytes = model_of(llama), model_of("random-tiny")
+    no, communication, much = model.tokenizer.ids(["no communication much"])[0]
+    assert model.options(ASKS.options, "Answer :") == ((no, 1), (no, communication, 1), (much, 1))
+    assert of_bytes.options(["no"], "x") == ((*of_bytes.tokenizer.ids([" no"])[0], 2),)
+    for options, refusal in (
+        (("yes", "nay"), "options 'yes' and 'nay' are the same tokens of these weights; rename one"),
+        (("no", " "), "option ' ' has no token of these weights"),
+    ):
+        with pytest.raises(BadInput, match=refusal):
+            model.options(options, "")
+
+
+def test_tokens_that_would_join_an_option_to_the_prompt_are_refused(tmp_path):
+    from tokenizers import Tokenizer, models
+
+    folder = tiny_decoder(tmp_path / "joined", ("a", "a b"))
+    backend = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "<unk>": 2, "a": 3, "a b": 4}, "<unk>"))
+    backend.save(str(folder / "tokenizer.json"))  # without any cut between words, "a b" is a token
+    with pytest.raises(BadInput, match="option 'b' has a token in common with what stands before it, 'a', in these"):
+        model_of(str(folder)).options(["b"], "a")
+
+
+@pytest.mark.parametrize(
+    ("template", "closing"),
+    [
+        ("annotator", "Answer:"),
+        ("question", ". Your whole answer is the words that you choose:"),
+        ("codebook", "Value:"),
+        ("{text}\nwhich of {options}", ""),
+        ("{text}, in\nall: \n", "all:"),
+    ],
+)
+def test_the_last_words_of_a_template_close_its_prompts(template, closing):
+    template = TEMPLATES.get(template, template)
+    assert closing_of(template) == closing
+    assert prompt_of(template, ASKS, (), row_of(["calm"], "warm", [])).endswith(closing)
+
+
+def test_a_text_is_opened_by_what_the_tokenizer_opens_texts_with(tmp_path):
+    for opens, opening in ((True, (0,)), (False, ())):
+        folder = tiny_decoder(tmp_path / str(opens), SPOKEN, opens=opens)
+        ranked = Ranked(str(folder), ASKS, Place())
+        assert ranked.weights.opening == opening
+        assert ranked.weights.ids("calm </s>")[: len(opening)] == opening
+        assert 1 not in ranked.weights.ids("calm </s>"), "a text does not end by saying so"
+
+
+def test_a_prompt_that_is_too_long_loses_its_outermost_turns_then_its_end_and_the_row_says_so(tmp_path):
+    folder = str(tiny_decoder(tmp_path / "short", SPOKEN, max_position_embeddings=64))
+    ranked, template = Ranked(folder, ASKS, Place()), "{earlier} : {text} : {later} Value:"
+    rows = [row_of(["calm " * 40, "warm " * 5], "cold " * 9, ["grey " * 8]), row_of([], "harsh " * 99, [])]
+    predicted = ranked.predicted([*rows, row_of(["calm"], "x", [])], template, ())
+    assert predicted.is_cut.tolist() == [True, True, False]
+    cut = rows[0]._replace(context=rows[0].context[1:])
+    most = ranked.weights.most_tokens(ranked.weights.options(ASKS.options, "Value:"))
+    assert most == 64 - 2, "the longest option is two tokens and an end, which is not read"
+    assert ranked._read(cut, template, (), most) == (ranked._read(rows[0], template, (), most)[0], False)
+    assert most * 7 / 8 - 1 < len(ranked._read(rows[1], template, (), most)[0]) <= most
+    np.testing.assert_allclose(predicted.logits[0], expected_of(ranked, [cut], template)[0], atol=1e-4)
+    shots = (Shot(rows[1], "no"),)
+    with pytest.raises(BadInput, match=r"template and exemplars are \d+ tokens without a text, and 'short' reads at"):
+        ranked.predicted(rows, template, shots)
+
+
+def test_a_t5_reads_more_than_its_config_names(tmp_path):
+    ranked = Ranked(str(tiny_t5(tmp_path / "t5", SPOKEN, n_positions=16)), ASKS, Place())
+    rows = [row_of(["calm " * 30], "warm", [])]
+    predicted = ranked.predicted(rows, TEMPLATE, ())
+    assert not predicted.is_cut.any()
+    np.testing.assert_allclose(predicted.logits, expected_of(ranked, rows), atol=1e-4)
+
+
+# As a system.
+
+
+def test_stored_settings_are_read_again_with_their_own_weights_alone(tmp_path):
+    folder = tiny_decoder(tmp_path / "llama", SPOKEN)
+    fitted, rows = (
+        KIND.fit(handed(KIND, tmp_path, {"weights": str(folder)}, rows=30, instruction=ASKS)),
+        rows_of("multiclass", 9, 3),
+    )
+    fitted.save(tmp_path / "model")
+    again = KIND.load(tmp_path / "model", Place())
+    np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
+    tiny_decoder(folder, SPOKEN, seed=6)
+    with pytest.raises(BadInput, match=r"other weights answered than are in .*llama now; bring them back"):
+        KIND.load(tmp_path / "model", Place())
+
+
+def studied(root, *changes):
+    settings = (f'tasks=["{TASK}"]', "transfers=false", 'systems=["prompted"]')
+    return small_study(root, *settings, *changes)
+
+
+def test_weights_enter_keys_by_their_content_and_keys_of_a_server_stay(tmp_path):
+    first, same, other = (
+        str(tiny_decoder(tmp_path / name, SPOKEN, seed=seed)) for name, seed in (("a", 5), ("b", 5), ("c", 6))
+    )
+    cells = [system_cell_of(studied(tmp_path, f'system.prompted.weights="{path}"')) for path in (first, same, other)]
+    assert cells[0].key == cells[1].key != cells[2].key
+    assert "weights" not in cells[0].spec["config"]
+    assert cells[0].spec["config"]["model"] == "weights of a folder"
+    assert str(tmp_path) not in json.dumps(cells[0].spec)
+    plain = system_cell_of(studied(tmp_path))
+    assert not {"weights", "identity"} & {*plain.spec, *plain.spec["config"]}
+
+
+def test_a_job_on_another_machine_knows_the_folder_and_refuses_other_weights(tmp_path, monkeypatch):
+    folder = tiny_decoder(tmp_path / "llama", SPOKEN)
+    monkeypatch.chdir(tmp_path)
+    study = studied(tmp_path / "runs", 'system.prompted.weights="llama"', 'system.prompted.templates=["annotator"]')
+    job = study.launch(threads=1).job(Pack((system_cell_of(study),)))
+    monkeypatch.chdir("/")
+    (outcome,) = job(Job("tiny"))
+    assert outcome.error is None
+    tiny_decoder(folder, SPOKEN, seed=6)
+    (outcome,) = dataclasses.replace(job, launch=dataclasses.replace(job.launch, store=str(tmp_path / "other")))(
+        Job("tiny")
+    )
+    assert "files of system prompted differ here from what was planned" in outcome.error
+
+
+def test_no_text_leaves_so_a_private_task_is_taken_and_a_plan_says_nothing_of_leaving(command, tmp_path):
+    from tests.harness.systems.prompted.test_prompted_studies import diaries
+
+    words = diaries(tmp_path, "private = true")
+    study = tmp_path / "study.toml"
+    study.write_text(study.read_text().replace('model = "fake-model"', 'weights = "random-tiny"'))
+    code, out, err = command("plan", *words)
+    assert (code, err) == (0, "")
+    assert "THEY LEAVE" not in out
+    assert "system prompted: hours not forecast" in out
+    assert " calls" not in out
+
+
+@pytest.mark.parametrize(
+    ("make", "refusal"),
+    [
+        (lambda folder: tiny_decoder(folder, SPOKEN, end=""), "its tokenizer names no eos_token"),
+        (lambda folder: folder.mkdir(), "is missing; weights are read as safetensors only"),
+        (lambda folder: other_kind(folder), "says model type 'bloom', which is not one of gemma, gemma2"),
+        (lambda folder: fewer_layers(folder), "tensors of its config are not among its weights, first model.layers.2"),
+    ],
+)
+def test_weights_that_cannot_answer_are_refused_in_one_line(make, refusal, tmp_path):
+    make(tmp_path / "weights")
+    with pytest.raises(BadInput, match=refusal) as refused:
+        Ranked(str(tmp_path / "weights"), ASKS, Place()).predicted(rows_of("multiclass", 2, 1), TEMPLATE, ())
+    assert "\n" not in str(refused.value)
+
+
+def other_kind(folder):
+    changed(tiny_decoder(folder, SPOKEN), model_type="bloom")
+
+
+def fewer_layers(folder):
+    changed(tiny_decoder(folder, SPOKEN), num_hidden_layers=3)
+
+
+def changed(folder, **values):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | values))
+
+
+def test_the_families_have_the_sizes_of_the_library():
+    from transformers import AutoConfig
+
+    for family, (field, default, _) in POSITIONS_OF_DECODERS.items():
+        config = AutoConfig.for_model(family)
+        assert (getattr(config, field), config.vocab_size) == (default, VOCABULARY[family])
