@@ -19,6 +19,7 @@ from adapters_store.roles import BASELINE, MERGED_ROLES, SYSTEM, TRANSFER, plann
 
 CONTAMINATION = "contamination"  # contacts of all pairs of a study's tasks
 STATISTICS = "statistics"  # rows, labels and words of a task
+WORDS = "words"  # what a linear model of words scores on a task
 DATA_EMBEDDING = "data-embedding"
 TASK_EMBEDDING = "task-embedding"
 VOCABULARY = "vocabulary-overlap"
@@ -33,6 +34,7 @@ KEPT = "kept-result"  # of the analysis: computed from the store alone, and agai
 
 CONTAMINATION_VERSION = 1
 STATISTICS_VERSION = 2
+WORDS_VERSION = 1
 ANNOTATORS_VERSION = 1
 OPTIONS_VERSION = 1
 SIMILARITY_VERSION = 1  # of the five others
@@ -96,6 +98,11 @@ def contamination_inputs(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 def statistics_inputs(task: str, splits_hash: str, classes: Sequence[str]) -> dict[str, Any]:
     """What a task's stored statistics depend on: the content of its splits, and its classes' names."""
     return {"version": STATISTICS_VERSION, "task": task, "splits_hash": splits_hash, "classes": list(classes)}
+
+
+def words_inputs(task: str, splits_hash: str, metric: str, system_version: int) -> dict[str, Any]:
+    """What the stored score of words depends on: the content of a task's splits, and the system that fits them."""
+    return {"version": WORDS_VERSION, "task": task, "splits_hash": splits_hash, "metric": metric, "of": system_version}
 
 
 def annotators_inputs(task: str, splits_hash: str, marks_hash: str) -> dict[str, Any]:

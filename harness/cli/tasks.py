@@ -55,17 +55,18 @@ def add(leaves: Leaves) -> None:
     for leaf in (check, audit):
         splits_option(leaf)
     listing = leaf_of(
-        leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks, "data json"
+        leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks, "data store json"
     )
     for name in ("theme", "family", "language"):
         listing.add_argument(f"--{name}", help=f"only tasks of this {name}")
+    listing.add_argument("--long", action="store_true", help="also rows, groups, and what words alone score (seconds)")
     show = leaf_of(
         leaves,
         "show TASK",
         "Show one task: its entry, its ratings and, if its files are there, its rows.",
         "tasks show epitome_er",
         show_task,
-        "data json",
+        "data store json",
     )
     show.add_argument("id", metavar="TASK")
     leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields, "json")
@@ -77,6 +78,8 @@ def list_tasks(options: argparse.Namespace) -> int:
     """Print one row per task that passes the filters."""
     registry = Registry.load([Path(folder) for folder in options.registry])
     rows = [_list_row(task, Path(options.data)) for task in registry.tasks.values() if _passes(task, options)]
+    if options.long:
+        rows = [row | _long_row(registry.task(str(row["task"])), options) for row in rows]
     print_rows(rows, as_json=options.json, spare=("language", "title", "metric", "family"))
     return 0
 
@@ -89,7 +92,8 @@ def show_task(options: argparse.Namespace) -> int:
     rated = [rating for rating in ratings(rating_files(options.registry)) if rating.task == task.id]
     shown = _entry(task) | {"ratings": {f"{rating.construct}/{rating.rater}": rating.value for rating in rated}}
     try:
-        shown["rows"] = _rows(load(task, Path(options.data)))
+        splits = load(task, Path(options.data))
+        shown["rows"], shown["without an adapter"] = _rows(splits), _learnable(splits, options)
     except MissingData as reason:
         shown["rows"] = f"data missing: {reason}"
     if options.json:
@@ -126,6 +130,29 @@ def _list_row(task: Task, data: Path) -> dict[str, object]:
         "classes": len(task.label.classes) or "-",
         "metric": task.metric,
         "data": "here" if is_here else "fallback" if uses_fallback(task, data) else "data missing",
+    }
+
+
+def _long_row(task: Task, options: argparse.Namespace) -> dict[str, object]:
+    """Rows, test groups, and what the majority and words alone score on the clean split; blank without the files."""
+    from tasks.splits.loading import load
+
+    try:
+        return _learnable(load(task, Path(options.data)), options)
+    except BadInput:
+        return dict.fromkeys(("rows", "test groups", "majority", "words"), "-")
+
+
+def _learnable(splits: Splits, options: argparse.Namespace) -> dict[str, object]:
+    """How much there is to learn from, and what is reached without an adapter: a floor, and a linear model of words."""
+    from harness.study.measures import words_of
+    from tasks.quality import floor_of
+
+    return {
+        "rows": sum(len(getattr(splits, name)) for name in splits.names),
+        "test groups": len({row.group for row in splits.test}),
+        "majority": f"{floor_of(splits):.3f}",
+        "words": f"{words_of(splits, Store(Path(options.store))):.3f}",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from adapters_store import Store
@@ -82,3 +83,23 @@ def test_rows_of_a_task_in_folds_count_once(small):
     assert (found["words"], found["vocabulary"]) == (whole["words"], whole["vocabulary"])
     frame = distributions({"t": found})
     assert frame[frame.kind == ROWS].set_index("split").value.to_dict() == {"all": 100, "test": 100}
+
+
+def test_what_words_alone_score_is_what_scikit_learn_gives_and_is_kept(small, tmp_path):
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import f1_score
+
+    rng = np.random.default_rng(3)
+    words = np.array([["calm", "warm", "kind", "soft"], ["rude", "warm", "kind", "soft"]])
+    texts = [" ".join(rng.choice(words[i % 2], 3)) for i in range(90)]
+    rows = [Example(str(i), str(i), str(i), (), text, i % 2) for i, text in enumerate(texts)]
+    splits = dataclasses.replace(small, train=tuple(rows[:60]), validation=tuple(rows[60:62]), test=tuple(rows[62:]))
+    terms = TfidfVectorizer(ngram_range=(1, 2))
+    model = LogisticRegression(class_weight="balanced", max_iter=2000).fit(terms.fit_transform(texts[:60]), [0, 1] * 30)
+    expected = f1_score([row.label for row in splits.test], model.predict(terms.transform(texts[62:])), average="macro")
+    store = Store(tmp_path)
+    assert 0.5 < expected < 1 and kept.words_of(splits, store) == pytest.approx(expected, abs=1e-9)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.study.measures.Fit", None)
+        assert kept.words_of(splits, store) == pytest.approx(expected, abs=1e-9)

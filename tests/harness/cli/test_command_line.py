@@ -129,6 +129,12 @@ def test_tasks_list_filters_and_shows_what_is_missing(command, tmp_path):
     assert rows["epitome_er"] == "here"
     assert rows["condolence"] == "data missing"
     assert "news_empathy" not in rows
+    long = command(
+        "tasks", "list", "--long", "--data", tmp_path, "--store", tmp_path / "runs", "--theme", "abstract", "--json"
+    )
+    of_task = {row["task"]: row for row in json.loads(long[1])}
+    assert (of_task["condolence"]["words"], of_task["epitome_er"]["rows"]) == ("-", 300)
+    assert float(of_task["epitome_er"]["words"]) > float(of_task["epitome_er"]["majority"]) > 0
 
 
 def test_tasks_show_prints_ratings_rows_and_balance(command, tmp_path):
