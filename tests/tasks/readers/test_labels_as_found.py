@@ -158,7 +158,7 @@ def test_a_leak_of_published_sets_is_said(tmp_path: Path) -> None:
         (FILES + 'split_column = "fold"\n', "keep one of them"),
         (FILES.replace('"train.csv"', "3"), "`split_files.train` 3 is not one of `files`"),
         ('split_file = { train = "train.csv" }\n', "did you mean 'split_files'"),
-        (FILES + 'reader = "esconv"\n', "`split_files` is for the readers 'table' and 'turns'"),
+        (FILES + 'reader = "esconv"\n', "`split_files` is for the readers 'table', 'turns' and 'aligned'"),
     ],
 )
 def test_sets_that_do_not_fit_the_files_are_refused_in_the_entry(tmp_path: Path, more: str, said: str) -> None:
