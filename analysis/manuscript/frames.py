@@ -33,20 +33,19 @@ from analysis.figures.paper_figures import (
 )
 from analysis.figures.uncertainty_map import MAP
 from analysis.gains.baselines import claims
-from analysis.gains.cells import Manifest
-from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed_test import why_not as why_no_slopes
+from analysis.importance.question import Question, of_published, of_study
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import theme_counts
 from analysis.results.comparisons import context_by_task
-from analysis.results.leaderboard import Leaderboard, has_systems
+from analysis.results.leaderboard import has_systems
 from analysis.results.results import ROWS, Results
+from analysis.results.study_results import StudyResults
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.gains import WAYS
 from analysis.sections.importance import Progress, write_tables
-from analysis.sections.study_results import Frames, Question, Snapshot, StudyResults, of_published
 from analysis.tables import TABLES, write_csv
 from tasks.errors import BadInput
 from tasks.registry import Registry
@@ -66,8 +65,7 @@ class Subject:
     """A question to results, the data sets behind their tasks as entries know them, and the study, if one is stored.
 
     ``unknown`` names the entries that could not be read, each with the reason. ``searches`` are the finished ones, and
-    ``imports`` the specs of the adapters of others that targets stand on, by name. ``board`` is the leaderboard of a
-    study with systems, and ``probed`` has what was asked of its cells about contexts.
+    ``imports`` the specs of the adapters of others that targets stand on, by name.
     """
 
     question: Question
@@ -76,8 +74,6 @@ class Subject:
     unknown: tuple[str, ...] = ()
     searches: tuple[Mapping[str, Any], ...] = ()
     imports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    board: Leaderboard | None = None
-    probed: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def results(self) -> Results:
@@ -128,16 +124,13 @@ def published() -> Subject:
     return Subject(question, datasets, unknown=unknown)
 
 
-def stored_study(store: Store, manifest: Manifest) -> Subject:
-    """A study in a store; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
-    store = Snapshot.of(store)
-    study = StudyResults.of(store, manifest, Path()).with_controls(store).of_adapters
-    datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
-    imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
-    frames = Frames.of(store, manifest)
-    board = frames.board() if has_systems(manifest) else None
-    asked = {"board": board, "probed": frames.probes()}
-    return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports, **asked)
+def stored_study(store: Store, manifest: Mapping[str, Any]) -> Subject:
+    """A stored study; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
+    study = StudyResults.of(store, manifest)
+    datasets, unknown = _datasets(list(study.tasks), study.manifest["study"].get("registry", ()))
+    imports = {name: study.store.get(key).spec for name, key in imports_of(study.manifest).items()}
+    searches = _searches(study.store, study.manifest["name"])
+    return Subject(of_study(study, Path()), datasets, study, unknown, searches, imports)
 
 
 def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:
@@ -169,7 +162,7 @@ NamedFrames = dict[str, pd.DataFrame]
 def figure_frames(subject: Subject) -> NamedFrames:
     """Every frame that there is something to draw of."""
     results = subject.results
-    drawn = {**_planned(subject.stored), **_boards(subject)}
+    drawn = {**_planned(subject.stored), **_boards(subject.stored)}
     drawn |= {**_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
     counts = [theme_counts(counted).assign(panel=name) for name, counted in subject.question.counted.items()]
     if tested := [count for count in counts if count.n_tested.sum()]:
@@ -196,13 +189,13 @@ def _planned(stored: StudyResults | None) -> NamedFrames:
     return frames
 
 
-def _boards(subject: Subject) -> NamedFrames:
+def _boards(stored: StudyResults | None) -> NamedFrames:
     """The frame of the leaderboard of every setting; nothing without systems."""
-    if subject.stored is None or subject.board is None:
+    if stored is None or not has_systems(stored.manifest):
         return {}
-    board = subject.board.board
+    board = stored.leaderboard.board
     return {
-        f"{BOARD}-{setting.replace('%', 'pct')}": board_frame(board, subject.stored.manifest, setting)
+        f"{BOARD}-{setting.replace('%', 'pct')}": board_frame(board, stored.manifest, setting)
         for setting in dict.fromkeys(board.setting)
     }
 
@@ -285,21 +278,16 @@ def _own(subject: Subject) -> NamedFrames:
     }
     if subject.stored:
         tested = subject.stored.gains[subject.stored.gains.p.notna()]
-        own["visible_gains"] = visible_gains(subject.stored.gains)
+        own["visible_gains"] = subject.stored.visible
         own["gains"] = tested[["intermediate", "target", "setting", *INTERVAL]]
         own["error_parts"] = error_parts(tested)
         own |= {name: getattr(subject.stored, name) for name in BESIDE}
         own["cells"] = subject.stored.cells
         own["corrections"] = corrections(tested)
-        own |= _probed(subject.stored, subject.probed)
-    return own | dict(subject.board.frames if subject.board else {})
-
-
-def _probed(stored: StudyResults, probed: pd.DataFrame) -> NamedFrames:
-    """What was probed, and tasks by how far they hang on their contexts; nothing where nothing was probed."""
-    if probed.empty:
-        return {}
-    return {"probes": probed, "context_sensitivity": context_by_task(probed, stored.gains)}
+        if len(probed := subject.stored.probes):
+            own |= {"probes": probed, "context_sensitivity": context_by_task(probed, subject.stored.gains)}
+        own |= subject.stored.leaderboard.frames if has_systems(subject.stored.manifest) else {}
+    return own
 
 
 def pairs(subject: Subject) -> pd.DataFrame:

@@ -33,6 +33,7 @@ from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.gains.cells import TYPES, Predictions, predictions
 from analysis.gains.comparisons import AGAINST
 from analysis.gains.significance import LEVEL, p_text
+from analysis.importance.question import Question
 from analysis.page.parts import (
     ARROW,
     DOUBTS,
@@ -52,12 +53,12 @@ from analysis.page.parts import (
     targets_of_study,
 )
 from analysis.ratings.themes import rating_means
+from analysis.results.study_results import StudyResults
 from analysis.sections.answers import construct_title
 from analysis.sections.blocks import Picture, Section
 from analysis.sections.gains import WAYS, control_name, verdict
 from analysis.sections.importance import Answer
 from analysis.sections.study import MEANINGS
-from analysis.sections.study_results import Question, StudyResults
 from analysis.tables import bare, count, inline, interval, number, percent, signed, yes_no
 from tasks.plain_text import harmless
 from tasks.ratings import themes
@@ -120,7 +121,7 @@ SETTINGS = ("training", "loss", "adapter", "composition", "input_format", "max_t
 HASHES = ("splits_hash", "training_version")
 
 
-def pages(store: Store, study: StudyResults) -> list[dict[str, Any]]:
+def pages(study: StudyResults) -> list[dict[str, Any]]:
     """One page per planned (role, intermediate, target, setting), in the manifest's order."""
     # The row of gains, baselines, controls or merged rows that a page is about, by where the page belongs.
     rows = [{**gain, "role": TRANSFER} for gain in study.gains.to_dict("records")]
@@ -132,7 +133,7 @@ def pages(store: Store, study: StudyResults) -> list[dict[str, Any]]:
     groups: dict[Where, list[Row]] = {}
     for cell in study.cells.to_dict("records"):
         groups.setdefault(_where(cell), []).append(cell)
-    changes = Changes(store, study, records)
+    changes = Changes(study, records)
     return [_page(changes, study, where, cells, by_page.get(where)) for where, cells in groups.items()]
 
 
@@ -148,7 +149,7 @@ def cell_title(study: StudyResults, where: Where) -> str:
 
 
 def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row], row: Row | None) -> dict[str, Any]:
-    store, records = changes.store, changes.records
+    store, records = study.store, changes.records
     role, intermediate, target, setting = where
     task = study.manifest["tasks"][target]
     is_private = bool(task.get("private"))
@@ -291,48 +292,89 @@ APART = ("host", "wall_seconds")  # columns of cells.csv that a page for others 
 
 
 @dataclass(frozen=True)
-class ReportContent:
-    """What a report says and shows: a study's results, what explains its gains, drawn figures, and the sections."""
+class Report:
+    """What a report says and shows: a title, results, what explains their gains, figures, and the sections in order."""
 
-    study: StudyResults
+    title: str
+    question: Question
     answer: Answer
     figures: Sequence[FigureFiles]
     sections: Sequence[Section]
 
 
-def document(store: Store, content: ReportContent) -> dict[str, Any]:
-    """The document; every frame in it has the CSV file's columns, numbers and order, undefined ones as None."""
-    study, manifest = content.study, content.study.manifest
+NOTHING: dict[str, Any] = {  # what follows from cells or intervals alone
+    "missing": {},
+    "plans": [],
+    "targets": [],
+    "leaderboards": [],
+    "maps": [],
+    "cells": {"columns": [], "rows": [], "pages": []},
+    "gains": {"columns": [], "rows": []},
+    "made": [],
+    "pages": [],
+    "doubts": {},
+}
+
+
+def _document(report: Report, source: str, tasks: Mapping[str, Row], parts: dict[str, Any]) -> dict[str, Any]:
+    """The document of a report from results of this ``source``, with the facts of its tasks, and with its own parts."""
+    results = report.question.results
+    means, shown = rating_means(results).set_index("task"), [*results.constructs, "overall"]
+    bars = next((figure for figure in report.figures if figure.png.stem == FIGURE_2), None)
+    return {
+        "schema": SCHEMA,
+        "name": results.name,
+        "title": report.title,
+        "source": source,
+        "synthetic": bool(results.is_synthetic),
+        "level": LEVEL,
+        "metrics": METRIC_NAMES,
+        "tasks": [
+            {
+                "id": name,
+                **{field: str(task.get(field) or "") for field in ("title", "dataset", "family", "theme", "metric")},
+                "ratings": {construct: plain(means.loc[name, construct]) for construct in shown},
+            }
+            for name, task in tasks.items()
+        ],
+        "themes": list(themes()),
+        "constructs": [{"id": name, "title": construct_title(name)} for name in results.constructs],
+        **(NOTHING | parts),
+        "importance": {
+            "headline": report.answer.facts["headline"],
+            "paper": bars
+            and {"fold": NO_EVIDENCE, "title": bars.title, **plain_frame(bars.frame, list(bars.frame.columns))},
+        },
+        "figures": {Picture.of(figure).file: _packed(figure) for figure in report.figures},
+        "report": plain_sections(report.sections),
+    }
+
+
+def _packed(figure: FigureFiles) -> str:
+    """A figure's SVG, gzipped and in base64: a tenth of what the SVG itself would take in a page."""
+    return base64.b64encode(gzip.compress(figure.svg.read_bytes(), mtime=0)).decode()
+
+
+def document(study: StudyResults, report: Report) -> dict[str, Any]:
+    """The document of a study; every frame has the CSV file's columns, numbers and order, undefined ones as None."""
     cells = plain_frame(study.cells, [name for name in TYPES if name not in APART])
     addresses = zip(*(study.cells[name] for name in WHERE), strict=True)
     # What takes long to form of the frames, manifest and records of a study, read where it was kept.
     frames = {name: getattr(study, name) for name in ("cells", "gains", "baselines", "controls", "control_means")}
     frames |= {"merged": study.merged} if len(study.merged) else {}
-    drawn = study.question.kept.parts("page", frames, lambda: _parts(store, study))
-    return {
-        "schema": SCHEMA,
-        "name": manifest["name"],
-        "title": str(manifest["study"].get("title") or manifest["name"]),
-        "source": "stored results",
-        "synthetic": bool(manifest["synthetic"]),
-        "level": LEVEL,
-        "metrics": METRIC_NAMES,
-        **tasks_of(study.question, manifest["tasks"]),
-        "missing": dict(manifest["missing"]),
-        **{name: drawn[name] for name in ("plans", "targets", "leaderboards", "maps")},
+    parts = {
+        **study.kept.parts("page", frames, lambda: _parts(study)),
+        "missing": dict(study.manifest["missing"]),
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
         "gains": plain_frame(study.gains, list(study.gains.columns)),
-        **{name: drawn[name] for name in ("made", "pages")},
         "doubts": DOUBTS,
-        "importance": importance_of(content.answer, content.figures),
-        "figures": pictures_of(content.figures),
-        "report": plain_sections(content.sections),
     }
+    return _document(report, "stored results", study.tasks, parts)
 
 
-def _parts(store: Store, study: StudyResults) -> dict[str, Any]:
+def _parts(study: StudyResults) -> dict[str, Any]:
     """Maps, forests, leaderboards and the page of every cell, by their names in the document."""
-    of_cells = pages(store, study)
+    of_cells = pages(study)
     # Every fact of how cells were made once; runs then name theirs by place, for most are those of all others.
     places: dict[tuple[str, str], int] = {}
     for run in (run for page in of_cells for run in page["runs"] if "made" in run):
@@ -345,46 +387,6 @@ def _parts(store: Store, study: StudyResults) -> dict[str, Any]:
         "made": [list(fact) for fact in places],
         "pages": of_cells,
     }
-
-
-def tasks_of(question: Question, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What tasks can be sorted and filtered by, in the order of their ``facts``, and the names of that."""
-    results = question.results
-    means = rating_means(results).set_index("task")
-    kept = [*results.constructs, "overall"]
-    tasks = [
-        {
-            "id": name,
-            **{field: str(task.get(field) or "") for field in ("title", "dataset", "family", "theme", "metric")},
-            "ratings": {construct: plain(means.loc[name, construct]) for construct in kept},
-        }
-        for name, task in facts.items()
-    ]
-    rated = [{"id": name, "title": construct_title(name)} for name in results.constructs]
-    return {"tasks": tasks, "themes": list(themes()), "constructs": rated}
-
-
-def pictures_of(figures: Sequence[FigureFiles]) -> dict[str, str]:
-    """The figures by the names that the report has for them."""
-    return {Picture.of(figure).file: _packed(figure) for figure in figures}
-
-
-def _packed(figure: FigureFiles) -> str:
-    """A figure's SVG, gzipped and in base64: a tenth of what the SVG itself would take in a page."""
-    return base64.b64encode(gzip.compress(figure.svg.read_bytes(), mtime=0)).decode()
-
-
-def importance_of(answer: Answer, figures: Sequence[FigureFiles]) -> dict[str, Any]:
-    """The headline of what explains gains, and the bars of Figure 2."""
-    return {"headline": answer.facts["headline"], "paper": _figure_2(figures)}
-
-
-def _figure_2(figures: Sequence[FigureFiles]) -> dict[str, Any] | None:
-    """The bars of the paper's importances, from the frame of their figure; None if it could not be drawn."""
-    figure = next((figure for figure in figures if figure.png.stem == FIGURE_2), None)
-    if figure is None:
-        return None
-    return {"fold": NO_EVIDENCE, "title": figure.title, **plain_frame(figure.frame, list(figure.frame.columns))}
 
 
 # One HTML file from the templates beside this module, the plotting library and a JSON document.
@@ -418,9 +420,12 @@ HARMLESS: dict[str, str | int | None] = {
 }
 
 
-def write_page(store: Store, content: ReportContent, path: Path) -> None:
-    """Write the page, which loads nothing from elsewhere; equal stores give equal bytes."""
-    write_text(path, assembled(document(store, content)))
+def write_page(report: Report, path: Path, study: StudyResults | None = None) -> None:
+    """Write the page of a study or of printed scores, which loads nothing from elsewhere.
+
+    Equal results give equal bytes.
+    """
+    write_text(path, assembled(scores_document(report) if study is None else document(study, report)))
 
 
 def assembled(shown: Mapping[str, Any]) -> str:
@@ -463,52 +468,19 @@ FULL = "full"  # the setting of all training data, the only one
 UNTESTED = "no interval and no p: there are no predictions"
 
 
-@dataclass(frozen=True)
-class ScoresContent:
-    """What the page of printed scores says and shows."""
-
-    title: str
-    question: Question
-    answer: Answer
-    figures: Sequence[FigureFiles]
-    sections: Sequence[Section]
-
-
-def write_scores_page(content: ScoresContent, path: Path) -> None:
-    """Write the page, which loads nothing from elsewhere; equal results give equal bytes."""
-    write_text(path, assembled(scores_document(content)))
-
-
-def scores_document(content: ScoresContent) -> dict[str, Any]:
-    """The document of ``analysis.page.document`` as far as scores tell; lists of what they do not tell are empty."""
-    results = content.question.results
+def scores_document(report: Report) -> dict[str, Any]:
+    """The document of printed scores, as far as these tell; lists of what they do not tell are empty."""
+    results = report.question.results
     facts = results.tasks.set_index("task", drop=False).fillna({"theme": ""}).to_dict("index")
     gains = results.gains.assign(setting=FULL, points=100 * results.gains.gain, significant=False)
     families, titles = ({name: str(task[what]) for name, task in facts.items()} for what in ("family", "title"))
     board = board_of(FULL, gains, families, titles, is_tested=False)
-    return {
-        "schema": SCHEMA,
-        "name": results.name,
-        "title": content.title,
-        "source": "printed scores",
-        "synthetic": results.is_synthetic,
-        "level": LEVEL,
-        "metrics": METRIC_NAMES,
-        **tasks_of(content.question, facts),
-        "missing": {},
-        "plans": [],
+    parts = {
         "targets": targets_of_scores(FULL, gains),
         "leaderboards": [board] if board["rows"] else [],
         "maps": [_map(gains, facts, results.name, metric) for metric in METRIC_NAMES if (gains.metric == metric).any()],
-        "cells": {"columns": [], "rows": [], "pages": []},
-        "gains": {"columns": [], "rows": []},
-        "made": [],
-        "pages": [],
-        "doubts": {},
-        "importance": importance_of(content.answer, content.figures),
-        "figures": pictures_of(content.figures),
-        "report": plain_sections(content.sections),
     }
+    return _document(report, "printed scores", facts, parts)
 
 
 def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from adapters_store.disk import new_folder
+from adapters_store.disk import new_folder, write_text
 from analysis.figures.drawing import write_figure_files
 from analysis.figures.explanations import TITLE as BUDGET_TITLE
 from analysis.figures.explanations import budget_curves
@@ -28,11 +30,12 @@ from analysis.importance.choosing import (
 )
 from analysis.importance.mixed import NOT_TESTED, Mixed, ends
 from analysis.importance.mixed_test import SIGNED
-from analysis.importance.similarity import SIMILARITIES
+from analysis.importance.question import Question
 from analysis.ratings.agreement import BOTH, OVERALL, WITH_MEAN, WITH_PERSON, Beside, agreements, differences, repeats
 from analysis.ratings.themes import ALL, LARGER, WITHOUT, non_inferiority, rating_means, theme_counts
 from analysis.results.results import Results
-from analysis.sections.blocks import Block, Picture, Section, Table, Text
+from analysis.results.similarity import SIMILARITIES
+from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
 from analysis.sections.importance import (
     Answer,
     Progress,
@@ -43,7 +46,6 @@ from analysis.sections.importance import (
     rows,
     slopes_table,
 )
-from analysis.sections.study_results import Question
 from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
 from tasks.plain_text import counted
 from tasks.ratings import constructs
@@ -435,3 +437,13 @@ def all_answers(question: Question, mode: str, progress: Progress = silent) -> t
     if compared:
         answer = replace(answer, lines=(*answer.lines, *compared.lines), facts=answer.facts | compared.facts)
     return answer, [section for section in sections if section]
+
+
+def write_answers(question: Question, sections: Sequence[Section]) -> Path:
+    """Write analysis.md into the question's folder; the page's path."""
+    blocks: list[Block] = [Heading(f"{question.results.banner}Analysis of {question.results.name}")]
+    if question.limits:
+        blocks += [Text("What cannot be known here:"), Bullets(question.limits)]
+    page = question.out / "analysis.md"
+    write_text(page, markdown([Section("", blocks), *sections]))
+    return page

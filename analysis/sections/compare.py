@@ -16,10 +16,8 @@ from scipy.stats import rankdata
 
 from adapters_store.disk import write_text
 from adapters_store.roles import BASELINE, TRANSFER
-from adapters_store.store import Store
 from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shortened, write_figure_files
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.significance import LEVEL, p_text
 from analysis.results.comparisons import (
     NOT_GIVEN,
@@ -33,8 +31,8 @@ from analysis.results.comparisons import (
     spread,
 )
 from analysis.results.published import results as printed
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
-from analysis.sections.study_results import Frames, Snapshot, finished
 from analysis.tables import FIGURES, TABLES, Declared, few, fixed, framed, interval, number, write_frames
 from tasks.errors import BadInput
 from tasks.plain_text import counted
@@ -112,12 +110,10 @@ class Side:
     trained: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def side_of_study(store: Store, manifest: Manifest) -> Side:
+def side_of_study(study: StudyResults) -> Side:
     """One side from a stored study."""
-    store = Snapshot.of(store)
-    frame = planned_cells(store, manifest)
-    done = frame[frame.status == "done"]
-    records = finished(store, done)
+    manifest, done = study.manifest, study.planned[study.planned.status == "done"]
+    records = [study.store.get(key) for key in done.key]
     splits = {key: str(record.spec["splits_hash"]) for key, record in zip(done.key, records, strict=True)}
     done = done.assign(intermediate=done.intermediate.fillna(done.system), splits=done.key.map(splits))
     adapters = [record for record in records if "system" not in record.spec]
@@ -131,11 +127,12 @@ def side_of_study(store: Store, manifest: Manifest) -> Side:
         "code": each(record.provenance["code"] for record in records),
     }
     titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}
-    pairs = Frames.of(store, manifest).gains()
-    is_synthetic, stored = manifest["synthetic"], Stored(store, manifest)
     trained = {record.spec["target"]: flat({"training": record.spec["training"]}) for record in adapters}
     scores = scores.reset_index()
-    return Side(manifest["name"], scores, pairs, facts, titles, is_synthetic, stored=stored, trained=trained)
+    stored = Stored(study.store, manifest)
+    return Side(
+        manifest["name"], scores, study.gains, facts, titles, manifest["synthetic"], stored=stored, trained=trained
+    )
 
 
 def side_of_published() -> Side:

@@ -17,8 +17,8 @@ from analysis.gains.gains import MORE
 from analysis.gains.pairs import luck_of_a_run
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL, p_text
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
-from analysis.sections.study_results import StudyResults
 from analysis.tables import count, interval, number, percent, yes_no
 from tasks.plain_text import counted
 
@@ -155,9 +155,9 @@ def gains(study: StudyResults) -> Section:
     return Section("Gains", [*blocks, Text(text)])
 
 
-def visible(study: StudyResults, frame: pd.DataFrame) -> Section | None:
+def visible(study: StudyResults) -> Section | None:
     """How small a gain each target's test set could have shown; nothing where no gain has a p."""
-    shown = frame[frame.n_pairs > 0]
+    shown = study.visible[study.visible.n_pairs > 0]
     if shown.empty:
         return None
     text = (
@@ -217,8 +217,8 @@ def controls(study: StudyResults) -> Section | None:
     return Section("Controls", blocks)
 
 
-def merged(study: StudyResults, kept: pd.DataFrame) -> Section | None:
-    """What merged intermediates gain, beside what a single would have given, and what they have ``kept`` of parents.
+def merged(study: StudyResults) -> Section | None:
+    """What merged intermediates gain, beside what a single would have given, and what they have kept of parents.
 
     None without any.
     """
@@ -255,8 +255,8 @@ def merged(study: StudyResults, kept: pd.DataFrame) -> Section | None:
     ]
     blocks: list[Block] = [Text(text), Text(won), Table(head, rows)]
     blocks += [Text("Each merged row of each target:"), _merged_rows(study)]
-    if len(kept):
-        blocks += [Text(KEPT), _kept(kept)]
+    if len(study.retention):
+        blocks += [Text(KEPT), _kept(study.retention)]
     if left_out := study.manifest.get("left_out"):
         blocks.append(Text("; ".join(f"{name}: {reason}" for name, reason in left_out.items()), lead="Left out."))
     return Section("Merged intermediates", blocks)

@@ -28,12 +28,12 @@ from analysis.importance.paper_mode import (
     shuffled_ratings,
     unseen_tasks,
 )
+from analysis.importance.question import PUBLISHED, Question
 from analysis.kept import NOWHERE, Kept
 from analysis.ratings.agreement import agreement, rater_pairs
 from analysis.ratings.themes import rating_means
 from analysis.results.results import CLASS, MOMENT, ROWS, Results
 from analysis.sections.blocks import Block, Bullets, Picture, Section, Table, Text
-from analysis.sections.study_results import PUBLISHED, Question
 from analysis.tables import FIGURES, TABLES, number, percent, signed, write_csv, write_frames
 from tasks.errors import BadInput
 

@@ -19,9 +19,10 @@ from analysis.gains.cells import Manifest
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg
 from analysis.gains.power import in_words
 from analysis.gains.significance import LEVEL, p_text
+from analysis.importance.question import Question
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
-from analysis.sections.study_results import Question, StudyResults
 from analysis.tables import TABLES, Declared, count, few, framed, number, write_csv
 
 PAIR = ["intermediate", "target", "setting"]
@@ -221,7 +222,7 @@ SHORT = {
 }
 
 
-def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequence[Block] = ()) -> Section:
+def answers(study: StudyResults, out: Path, further: Sequence[Block] = ()) -> Section:
     """Rejections, units, visible gains and changed claims, with their frames written, and ``further`` blocks.
 
     Without a tested gain there is nothing but a word on that, and what is further.
@@ -230,8 +231,8 @@ def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequ
     if not gains.p.notna().any():
         text = "No gain has a p, so there is nothing to correct and no claim to change."
         return Section(TITLE, [Text(text), *further])
-    asked = {"gains": gains, "others": study.others, "visible": visible}
-    frames = study.question.kept.parts("reviewer", asked, lambda: _frames(**asked, manifest=study.manifest))
+    asked = {"gains": gains, "others": study.others, "visible": study.visible}
+    frames = study.kept.parts("reviewer", asked, lambda: _frames(**asked, manifest=study.manifest))
     for name, frame in {**frames, "second_metric": study.others}.items():
         write_csv(frame, out / f"reviewer_{name}")
     blocks = [*_rejections(study, frames["rejections"]), *_units_table(study, frames["units"])]

@@ -21,18 +21,19 @@ from adapters_store.store import Measure, Store
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
-from analysis.gains.cells import Manifest, mixed_columns
+from analysis.gains.cells import Manifest, Snapshot, mixed_columns, not_compared
 from analysis.gains.pairs import FEW_GROUPS
 from analysis.gains.significance import p_text
+from analysis.importance.question import Question
 from analysis.kept import versions
-from analysis.results.leaderboard import Leaderboard
+from analysis.results.leaderboard import has_systems
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
-from analysis.sections.study_results import Question, Snapshot, StudyResults
 from analysis.tables import count, few, inline, interval, number, percent, signed, tally, yes_no
 from tasks.plain_text import counted
 from tasks.rationales import FORMS
 from tasks.registry import Registry
-from tasks.splits.contamination import Contact, LeftOut
+from tasks.splits.contamination import Contact
 
 SYNTHETIC = Text(
     "Every number on this page comes from made-up texts. It shows that the machinery works and says nothing about"
@@ -76,10 +77,11 @@ def opening(study: StudyResults) -> Section:
 def settings(study: StudyResults) -> Section:
     """The study's settings."""
     name, settings = study.manifest["name"], study.manifest["study"]
-    done = int((study.cells.status == "done").sum())
+    done = int((study.planned.status == "done").sum())
+    roles = ", ".join(f"{role} {count}" for role, count in study.planned.role.value_counts(sort=False).items())
     facts = {
         "study": name,
-        "cells": f"{done} of {len(study.cells)} finished ({_by_role(study.cells)})",
+        "cells": f"{done} of {len(study.planned)} finished ({roles})",
         "backbone": settings.get("backbone"),
         "adapter": inline(settings.get("adapter")),
         "training (where tasks do not differ)": inline(settings.get("training")) or "defaults",
@@ -214,8 +216,8 @@ def _flags(study: StudyResults) -> list[Block]:
     return [*blocks, Table(("flag", "meaning", "times", "where"), rows)]
 
 
-def caveats(study: StudyResults, left_out: LeftOut | None = None) -> Section:
-    """What this page cannot tell; ``left_out`` is what the search for near duplicates did not compare."""
+def caveats(study: StudyResults) -> Section:
+    """What this page cannot tell, and what the search for near duplicates did not compare."""
     points = [
         "Gains of one column share their baseline, so they are not independent of each other.",
         "The correction controls the expected share of false discoveries over all pairs; no single pair is certain.",
@@ -225,7 +227,7 @@ def caveats(study: StudyResults, left_out: LeftOut | None = None) -> Section:
     if unrated := [name for name, task in study.manifest["tasks"].items() if not task.get("has_ratings", True)]:
         names = few([study.title(name) for name in unrated])
         points.append(f"Without ratings, and so left out of whatever explains gains by ratings: {names}.")
-    if left_out:
+    if left_out := not_compared(study.store, study.manifest):
         points.append(f"Contamination by near duplicates may be more than is marked: {left_out}.")
     single = study.gains[study.gains.n_seeds == 1]
     if (single.n_baseline_seeds == 1).any():
@@ -255,11 +257,12 @@ def provenance(study: StudyResults) -> Section:
 
 def about(study: StudyResults) -> dict[str, Any]:
     """What made the files of a results folder, all of it unchanged while the store and the code are."""
+    finished = sorted(study.planned.key[study.planned.status == "done"])
     return {
-        "study": study.question.results.name,
+        "study": study.manifest["name"],
         "synthetic": bool(study.manifest["synthetic"]),
-        "cells": {"planned": len(study.cells), "finished": len(study.records)},
-        "keys_sha256": key_of({"finished": sorted(study.cells.key[study.cells.status == "done"])}),
+        "cells": {"planned": len(study.planned), "finished": len(finished)},
+        "keys_sha256": key_of({"finished": finished}),
         "draws": study.draws,
         "seed": study.seed,
         "analysis": versions(),
@@ -278,11 +281,6 @@ def _cell_name(study: StudyResults, row: Any) -> str:  # noqa: ANN401 - a row of
     name = target if row.intermediate is None else f"{study.title(row.intermediate)} -> {target}"
     role = getattr(row, "role", TRANSFER)
     return name if role in (BASELINE, TRANSFER) else f"{name} ({role})"
-
-
-def _by_role(cells: pd.DataFrame) -> str:
-    """How many cells of each role are planned."""
-    return ", ".join(f"{role} {count}" for role, count in cells.role.value_counts(sort=False).items())
 
 
 PARTS = ("tasks", "missing")  # of a manifest, by task
@@ -387,8 +385,14 @@ CALIBRATION_HEAD = (
 )
 
 
-def leaderboard(study: StudyResults, board: Leaderboard, drawn: Sequence[FigureFiles]) -> Section:
-    """Its figures, a table for every target and setting, how people do, and what probabilities and rationales are."""
+def leaderboard(study: StudyResults, drawn: Sequence[FigureFiles]) -> Section | None:
+    """Its figures, a table for every target and setting, how people do, and what probabilities and rationales are.
+
+    None of a study without systems.
+    """
+    if not has_systems(study.manifest):
+        return None
+    board = study.leaderboard
     blocks: list[Block] = [Text(BOARD_TEXT), *map(Picture.of, drawn)]
     for (target, setting), rows in board.board.groupby(["target", "setting"], sort=False):
         first = rows.iloc[0]
@@ -490,9 +494,11 @@ CONTEXT_HEAD = (
 )
 
 
-def context(study: StudyResults, probed: pd.DataFrame, drawn: Sequence[FigureFiles]) -> Section:
+def context(study: StudyResults, drawn: Sequence[FigureFiles]) -> Section | None:
     """What swapped contexts change, of every target and whoever was asked, below the figure of tasks."""
-    swapped = probed[probed.operation == SWAPPED]
+    if study.probes.empty:
+        return None
+    swapped = study.probes[study.probes.operation == SWAPPED]
     rows = [
         (
             *(study.title(row.target), row.system, number(row.changed), interval(row.changed_low, row.changed_high, 2)),

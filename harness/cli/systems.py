@@ -57,13 +57,13 @@ SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "weighted F1", 
 def show_leaderboard(options: argparse.Namespace) -> int:
     """Write frames and figures of the leaderboard, and print a table for every target and setting."""
     from analysis.figures.boards import write_boards, write_reliability
+    from analysis.results.study_results import StudyResults
     from analysis.sections.study import ASKED_HEAD, BOARD_HEAD, asked_rows, board_row
-    from analysis.sections.study_results import Frames
     from analysis.tables import FIGURES, TABLES, write_frames
 
     name = name_of(options.study)
-    frames = Frames.of(*open_study(Store(Path(options.store)), name))
-    board, out = frames.board(), Path(options.out or f"results/{name}")
+    frames = StudyResults.of(*open_study(Store(Path(options.store)), name))
+    board, out = frames.leaderboard, Path(options.out or f"results/{name}")
     for target in options.target:
         if target not in (known := list(frames.manifest["tasks"])):
             raise BadInput(f"--target {target}: not a task of study {name!r}{nearest(target, known)}")

@@ -20,10 +20,10 @@ from analysis.figures.drawing import file_of, pictures, plain_text_settings, wri
 from analysis.figures.explanations import choices_of_slopes, draw_rows, likelihood_profile
 from analysis.figures.heatmaps import _own_heatmap, write_map
 from analysis.figures.plan import figure_of_plan
-from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import differences
 from analysis.results.comparisons import BY_TASK
 from analysis.results.published import results
+from analysis.results.similarity import SIMILARITIES
 from analysis.sections.compare import scatter
 from tests.analysis.figures.test_boards import made_up_board
 from tests.analysis.figures.test_legible_figures import bars, compared, contaminated, heat, themes

@@ -14,8 +14,8 @@ from analysis.figures.paper_figures import (
     similarity_squares,
     why_not_drawn,
 )
-from analysis.importance.similarity import SIMILARITIES
 from analysis.results.published import table
+from analysis.results.similarity import SIMILARITIES
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from analysis.figures.forest import forest_frame
 from analysis.figures.heatmaps import heatmap, squares
 from analysis.figures.layout import map_frame
 from analysis.figures.uncertainty_map import BRACKETS, map_plan
-from analysis.sections.study_results import StudyResults
+from analysis.results.study_results import StudyResults
 from tests.analysis.gains.test_learned import RESPONSE, WORDS
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -27,7 +27,7 @@ def results_of(root, last):
         helpful=[("role", "hope"), ("hope", "role")],
         best_epoch={((None, target), 1): 4 for target in last},
     )
-    return study, StudyResults.of(*study, root / "results")
+    return study, StudyResults.of(*study)
 
 
 @pytest.fixture(scope="module")

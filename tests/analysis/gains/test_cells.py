@@ -7,7 +7,7 @@ import pytest
 
 from adapters_store import CorruptRecord
 from analysis.gains import cells as cells_module
-from analysis.gains.cells import ROWS, TYPES, MixedRecords, ReadOnce, cells, predictions
+from analysis.gains.cells import ROWS, TYPES, MixedRecords, Snapshot, cells, predictions
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("distress", "continuous"))
@@ -73,7 +73,7 @@ def test_a_command_reads_predictions_once_where_there_is_room_and_they_are_those
     parquet = cells_module.pq.ParquetFile
     monkeypatch.setattr(cells_module.pq, "ParquetFile", lambda path: opened.append(path) or parquet(path))
     monkeypatch.setattr(cells_module, "HELD", room)
-    command = ReadOnce(store.root)
+    command = Snapshot(store.root)
     for _ in range(2):
         for record, own in zip(records, stored, strict=True):
             read = predictions(command, record)
@@ -92,9 +92,9 @@ def test_cells_of_a_target_whose_rows_differ_keep_their_own(tmp_path: Path, monk
     frame = pd.read_parquet(path)
     frame["group"] = [f"other-{group}" for group in frame.group]
     frame.to_parquet(path)
-    command = ReadOnce(store.root)
+    command = Snapshot(store.root)
     # whatever its hash
-    monkeypatch.setattr(ReadOnce, "open", lambda self, key, name: self.root / "objects" / key / name)
+    monkeypatch.setattr(Snapshot, "open", lambda self, key, name: self.root / "objects" / key / name)
     mine, theirs = (predictions(command, record) for record in (first, other))
     assert theirs.groups[0] == f"other-{mine.groups[0]}"
     assert theirs.ids is mine.ids

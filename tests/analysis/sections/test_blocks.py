@@ -9,9 +9,9 @@ import pytest
 from adapters_store import Store
 from adapters_store.key import CorruptRecord, MissingRecord
 from adapters_store.listing import content_of
+from analysis.gains.cells import Snapshot
 from analysis.page.parts import plain_block, plain_sections
 from analysis.sections.blocks import Bullets, Fold, Heading, Picture, Section, Table, Text, markdown
-from analysis.sections.study_results import Snapshot
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 PRINTED = [

@@ -9,7 +9,7 @@ import pytest
 from analysis.gains.baselines import OTHERS
 from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import COLUMNS
-from analysis.gains.power import visible_gains
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import markdown
 from analysis.sections.reviewer import (
     LEFT_OUT,
@@ -20,7 +20,6 @@ from analysis.sections.reviewer import (
     rejections,
     units,
 )
-from analysis.sections.study_results import StudyResults
 from analysis.tables import framed
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -139,8 +138,8 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
 def test_a_report_answers_with_its_tables_beside_it(tmp_path):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     store, manifest = fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")])
-    study = StudyResults.of(store, manifest, tmp_path, draws=300).with_controls(store)
-    page = markdown([answers(study, visible_gains(study.gains), tmp_path)])
+    study = StudyResults.of(store, manifest, draws=300)
+    page = markdown([answers(study, tmp_path)])
     for part in (
         "## Answers for a reviewer",
         "max-T (grid)",
@@ -156,5 +155,5 @@ def test_a_report_answers_with_its_tables_beside_it(tmp_path):
 
 def test_without_a_tested_gain_the_section_says_so(tmp_path):
     store, manifest = fake_study(tmp_path / "store", (FakeTask("hope"),))
-    study = StudyResults.of(store, manifest, tmp_path, draws=100)
-    assert "no claim to change" in markdown([answers(study, visible_gains(study.gains), tmp_path)])
+    study = StudyResults.of(store, manifest, draws=100)
+    assert "no claim to change" in markdown([answers(study, tmp_path)])

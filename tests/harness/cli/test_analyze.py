@@ -9,14 +9,14 @@ import pytest
 
 from analysis.figures.paper_figures import percent_squares, write_figures
 from analysis.gains.gains import gains
+from analysis.importance.question import of_grids
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import MARGIN
+from analysis.results import study_results
 from analysis.results.published import results, table
 from analysis.results.results import Results
-from analysis.sections import study_results
-from analysis.sections.answers import half_data, ratings, themes
+from analysis.sections.answers import half_data, ratings, themes, write_answers
 from analysis.sections.importance import ratings_table, score_matrix
-from analysis.sections.study_results import of_study, write_answers
 from harness.cli.main import main, parser
 from tasks.errors import BadInput
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -140,12 +140,12 @@ def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(comman
         computed.append(options.get("exact", False))
         return gains(*study, draws=draws // 50, **options)
 
-    def stop(frames):
-        raise BadInput(f"maxima of {set(drawn(frames).draws_of_maxima.tolist())} draws")
+    def stop(study):
+        raise BadInput(f"maxima of {set(drawn(study).draws_of_maxima.tolist())} draws")
 
-    drawn = study_results.Frames.gains
+    drawn = study_results.StudyResults.gains.func
     monkeypatch.setattr(study_results, "gains", with_few_draws)
-    monkeypatch.setattr(study_results.Frames, "gains", stop)
+    monkeypatch.setattr(study_results.StudyResults, "gains", property(stop))
     where = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
     for _ in range(2):
         assert main([*command.split(), "fake", "--exact", *where]) == 2
@@ -164,7 +164,7 @@ def test_what_is_no_study_has_no_exact_gains(command, capsys):
 
 def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
     by_setting = stored(tmp_path)
-    question = of_study(by_setting, tmp_path / "out")
+    question = of_grids(by_setting, tmp_path / "out")
     page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "## Less data" in page
     assert "Without ratings: " in page
@@ -183,7 +183,7 @@ def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
 def test_a_study_whose_pairs_are_all_missing_is_analyzed(tmp_path):
     pairs = [(a, b) for a in ("epitome_er", "one", "two") for b in ("epitome_er", "one", "two")]
     by_setting = stored(tmp_path, absent=pairs, constant=[], settings=("full",))
-    question = of_study(by_setting, tmp_path / "out")
+    question = of_grids(by_setting, tmp_path / "out")
     page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "cannot be compared" in page
     assert score_matrix(question.results, "macro_f1").drop(columns="intermediate").notna().sum().sum() == 0
@@ -196,7 +196,7 @@ def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
     for task in manifest["tasks"].values():
         task["theme"] = ""
     by_setting = Results.by_setting(store, manifest, gains(store, manifest, draws=100))
-    question = of_study(by_setting, tmp_path / "out")
+    question = of_grids(by_setting, tmp_path / "out")
     page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "nothing can be said about what they explain" in page
     assert "No task of these results has a theme" in page
@@ -206,7 +206,7 @@ def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
 
 def test_made_up_data_say_so(tmp_path):
     by_setting = stored(tmp_path, synthetic=True)
-    question = of_study(by_setting, tmp_path / "out")
+    question = of_grids(by_setting, tmp_path / "out")
     assert write_answers(question, answered(question)).read_text(encoding="utf-8").startswith("# SYNTHETIC DATA: ")
     drawn = write_figures(question.results, question.counted, tmp_path / "out")
     assert all(one.title.startswith("SYNTHETIC DATA: ") for one in drawn)

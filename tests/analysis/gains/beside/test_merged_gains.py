@@ -8,11 +8,12 @@ import pytest
 from analysis.figures.heatmaps import all_squares, colour_limit, heatmap, of_merged
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import planned_cells
-from analysis.gains.comparisons import AGAINST, MEANS, MERGED, merged_gains, merged_means, retained
+from analysis.gains.comparisons import AGAINST, MEANS, MERGED, merged_gains, merged_means
 from analysis.gains.gains import gains
+from analysis.results.study_results import StudyResults
 from analysis.sections.gains import merged as section
-from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.page_study import with_frames
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("tone"))
 BEST = {"rule": "outputs", "best": 1, "by": "validation", "weights": {"similarity": "logme", "measures": {}}}
@@ -140,10 +141,8 @@ def test_they_stand_below_a_line_in_the_heatmap_and_deepen_no_colour(made):
 
 def test_the_section_names_rows_targets_and_what_each_was_held_against(made, tmp_path):
     store, manifest = made
-    study = StudyResults.of(store, manifest | {"left_out": {"all -> x": "no task"}}, tmp_path, draws=50).with_controls(
-        store
-    )
-    block = section(study, retained(store, manifest))
+    study = StudyResults.of(store, manifest | {"left_out": {"all -> x": "no task"}}, draws=50)
+    block = section(study)
     assert block.title == "Merged intermediates"
     _, sentence, means, _, each, left_out = block.blocks
     assert sentence.text.startswith("Of 6 finished rows of targets, ")
@@ -151,8 +150,7 @@ def test_the_section_names_rows_targets_and_what_each_was_held_against(made, tmp
     assert len(each.rows) == 6
     assert "less chosen single" in each.head
     assert left_out.text == "all -> x: no task"
-    bare = StudyResults.of(store, manifest, tmp_path, draws=50)
-    assert section(bare, retained(store, manifest)) is None
+    assert section(with_frames(study, merged=study.merged[:0])) is None
 
 
 @pytest.mark.simulation

@@ -25,9 +25,9 @@ from analysis.importance.choosing import (
     row_share,
     share_by_chance,
 )
-from analysis.importance.similarity import SIMILARITIES
+from analysis.importance.question import Question
+from analysis.results.similarity import SIMILARITIES
 from analysis.sections.answers import budgeted
-from analysis.sections.study_results import Question
 
 NOTHING = pd.DataFrame(columns=list(SIMILARITIES))
 

@@ -20,9 +20,9 @@ from analysis.importance.choosing import (
     regret,
     summary,
 )
-from analysis.importance.similarity import SIMILARITIES, reciprocal_rank_fusion
+from analysis.importance.question import Question
+from analysis.results.similarity import SIMILARITIES, reciprocal_rank_fusion
 from analysis.sections.answers import choosing
-from analysis.sections.study_results import Question
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 SCORE = np.array([0.5, 0.9, 0.7, 0.6])
