@@ -11,29 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adapters_store.disk import write_text
+import pandas as pd
+
+from adapters_store.disk import new_folder, write_text
 from adapters_store.store import Store
-from analysis.figures.boards import write_boards, write_context, write_reliability
-from analysis.figures.forest import write_forests
-from analysis.figures.heatmaps import write_heatmaps
-from analysis.figures.paper_figures import why_not_drawn, write_figures
-from analysis.figures.uncertainty_map import write_maps
 from analysis.gains.cells import Manifest, Snapshot
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS
 from analysis.importance.question import Question, of_study
 from analysis.page.document import Report, write_page
-from analysis.results.leaderboard import has_systems
 from analysis.results.study_results import StudyResults
 from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
-from analysis.sections.importance import Progress, write_tables
+from analysis.sections.importance import Progress, paper_tables
 from analysis.sections.in_short import IN_SHORT, explanation, sentences, sentences_of_scores
 from analysis.sections.study import without_private
-from analysis.tables import ABOUT, FIGURES, PAPER_FIGURES, TABLES, write_frames
+from analysis.tables import ABOUT
 from tasks.errors import BadInput
 
 SCORES_TITLE = "The paper's own grid, from its printed scores"
@@ -80,57 +76,39 @@ def report(
 
 def write_report(study: StudyResults, out: Path, progress: Progress = silent) -> Written:
     """Write what ``report`` writes, from a study's results."""
-    _write_study_frames(study, out / TABLES)
-    question, drawings = of_study(study, out), out / FIGURES
-    boards = []
-    if has_systems(study.manifest):
-        boards = write_boards(study.leaderboard.board, study.manifest, drawings, study.kept)
-        boards += write_reliability(study.leaderboard, study.manifest, drawings, study.kept)
-    contexts = write_context(study.probes, study.gains, study.manifest, drawings, study.kept)
-    glance = write_maps(study.gains, study.manifest, drawings, study.kept)
-    faced = study.gains, study.controls, study.merged, study.baselines, study.cells
-    forests = write_forests(*faced, study.manifest, drawings, study.kept)
-    maps = write_heatmaps(study.gains, study.baselines, study.manifest, drawings, study.kept, merged=study.merged)
+    new_folder(out)
+    question = of_study(study, out)
     answer, answers = all_answers(question, "guarded", progress)
-    write_tables(question.results, out / TABLES, study.kept)
-    figures = write_figures(
-        question.results,
-        question.counted,
-        out / PAPER_FIGURES,
-        note=question.note,
-        similarities=question.similarities,
-        kept=study.kept,
-    )
     top = sentences(study, explanation(answer, question))
     sections = (
         study_sections.opening(study),
-        Section(IN_SHORT, [Bullets(top)]),
+        Section(IN_SHORT, [Bullets(top)], study_frames(study), paper_tables(question)),
         gain_sections.learned(study),
-        gain_sections.glance(glance),
+        gain_sections.glance(study),
         gain_sections.gains(study),
-        gain_sections.forests(forests),
+        gain_sections.forests(study),
         answer.section,
         Section("Appendix", [Text(APPENDIX)]),
         study_sections.settings(study),
         study_sections.tasks(study),
         study_sections.baselines(study),
-        study_sections.leaderboard(study, boards),
-        study_sections.context(study, contexts),
+        study_sections.leaderboard(study),
+        study_sections.context(study),
         gain_sections.corrections(study),
         gain_sections.visible(study),
         gain_sections.controls(study),
         gain_sections.merged(study),
-        study_sections.heatmaps(maps),
+        study_sections.heatmaps(study),
         *(part for part in answers if part is not answer.section),
-        study_sections.figures(figures, why_not_drawn(question.results, question.similarities)),
-        reviewer.answers(study, out / TABLES, reviewer.explanations(question, answer.facts)),
+        study_sections.figures(question),
+        reviewer.answers(study, question, answer.facts),
         study_sections.flags(study),
         study_sections.caveats(study),
         study_sections.provenance(study),
     )
     title = str(study.manifest["study"].get("title") or study.manifest["name"])
-    shown = Report(title, question, answer, [*figures, *boards, *contexts], [part for part in sections if part])
-    return _written(shown, study_sections.about(study), out, top, study)
+    shown = Report(title, question, answer, [part for part in sections if part])
+    return _written(shown, study_sections.about(study), top, study)
 
 
 def write_scores_report(question: Question, progress: Progress = silent) -> Written:
@@ -138,42 +116,38 @@ def write_scores_report(question: Question, progress: Progress = silent) -> Writ
 
     They say what scores tell: there are no cells, no intervals, and no map of how sure a gain is.
     """
-    results, out = question.results, question.out
-    write_frames(results.gains, out / TABLES / "gains")
+    new_folder(question.out)
     answer, answers = all_answers(question, "guarded", progress)
-    write_tables(results, out / TABLES, question.kept)
-    figures = write_figures(results, question.counted, out / PAPER_FIGURES, note=question.note, kept=question.kept)
     top = sentences_of_scores(question, answer)
     sections = (
         Section("", [Heading(SCORES_TITLE), Text("What cannot be known here:"), Bullets(question.limits)]),
-        Section(IN_SHORT, [Bullets(top)]),
+        Section(IN_SHORT, [Bullets(top)], {"gains": question.results.gains}, paper_tables(question)),
         answer.section,
         Section("Appendix", [Text(APPENDIX)]),
         *(part for part in answers if part is not answer.section),
-        study_sections.figures(figures, why_not_drawn(results, None)),
+        study_sections.figures(question),
         Section("Caveats", [Bullets(SCORES_CAVEATS)]),
     )
-    shown = Report(SCORES_TITLE, question, answer, figures, sections)
-    return _written(shown, study_sections.about_scores(question), out, top)
+    shown = Report(SCORES_TITLE, question, answer, sections)
+    return _written(shown, study_sections.about_scores(question), top)
 
 
 def _written(
-    shown: Report, about: Mapping[str, Any], out: Path, top: Sequence[str], study: StudyResults | None = None
+    report: Report, about: Mapping[str, Any], top: Sequence[str], study: StudyResults | None = None
 ) -> Written:
-    """Write both pages of a report and what made them."""
-    write_text(out / "report.md", markdown(shown.sections))
-    write_page(shown, out / "report.html", study)
+    """Write both pages of a report, all that stands beside them, and what made them."""
+    out, kept = report.question.out, report.question.kept
+    figures = [files for section in report.sections for files in section.write(out, kept)]
+    write_text(out / "report.md", markdown(report.sections))
+    write_page(report, figures, out / "report.html", study)
     write_text(out / ABOUT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return Written(out / "report.md", tuple(top))
 
 
-def _write_study_frames(study: StudyResults, out: Path) -> None:
+def study_frames(study: StudyResults) -> dict[str, pd.DataFrame]:
+    """The frames of a study that stand beside its report, by the names of their files."""
     frames = {"cells": study.planned, "gains": study.gains, "baselines": study.baselines}
     frames |= {"visible_gains": study.visible, "learned": study.learned}
     frames |= {"merged": study.merged, "merged_means": study.merged_means} if len(study.merged) else {}
     frames |= {"controls": study.controls, "control_means": study.control_means} if len(study.controls) else {}
-    frames |= {"retention": study.retention} if len(study.retention) else {}
-    frames |= {"probes": study.probes} if len(study.probes) else {}
-    frames |= study.leaderboard.frames if has_systems(study.manifest) else {}
-    for name, frame in frames.items():
-        write_frames(frame, out / name)
+    return frames | ({"retention": study.retention} if len(study.retention) else {})

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures.drawing import (
+    Drawing,
     FigureFiles,
     figure_of,
     legend_mark,
     make_plain,
     shortened,
     whole_numbers,
-    write_figure_files,
 )
 from analysis.gains.significance import LEVEL
 from analysis.tables import signed
@@ -64,6 +64,12 @@ def budget_curves(frame: pd.DataFrame, title: str) -> Figure:
 
 
 DEEPEST = 6.0  # drop of the log likelihood that is drawn
+
+
+def profile_figure(profile: pd.DataFrame, title: str) -> Drawing:
+    """The likelihood of slopes on every rating."""
+    caption = "Log likelihood of every slope of gains on a rating; slopes in the band are not rejected at 5 %."
+    return Drawing("mixed_profile", title, profile, likelihood_profile, caption, height=5.4)
 
 
 def likelihood_profile(profile: pd.DataFrame, title: str) -> Figure:
@@ -157,8 +163,8 @@ def rows_figure(frame: pd.DataFrame, silhouette: float, what: str, stem: Path) -
         f"Test rows of {what} by t-SNE of the vectors that are classified{parted if isfinite(silhouette) else ''}\n"
         "Hollow: another class is predicted. Distances between far groups, and sizes of groups, mean nothing."
     )
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    return write_figure_files(frame, stem, title, draw_rows)
+    (files,) = Drawing(stem.name, title, frame, draw_rows, folder="").write(stem.parent)
+    return files
 
 
 def draw_rows(frame: pd.DataFrame, title: str) -> Figure:

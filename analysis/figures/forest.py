@@ -8,16 +8,15 @@ Merged intermediates stand below a line, in the order of the study, since they a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from adapters_store.roles import BASELINE, CONTROLS, MERGED, MERGED_ROLES, NAMED_BY_INTERMEDIATE, TRANSFER, WHOLE_MODELS
-from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.layout import EDGE, GAP, GRID, MINUS, UNSURE, Panelled, panels_on, parts_of, whole, write_panels
+from analysis.figures.layout import EDGE, GAP, GRID, MINUS, UNSURE, panels_on, parts_of, whole
 from analysis.figures.plan import (
     CAPITAL,
     INK,
@@ -32,21 +31,23 @@ from analysis.figures.plan import (
     Line,
     Mark,
     Plan,
+    Planned,
     Triangle,
     described,
     entries,
     fitting,
     legend,
+    of_setting,
     rounded,
     title_of,
     titles_of,
+    training_data,
     with_texts,
 )
 from analysis.figures.uncertainty_map import CORRECTION, heading
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
-from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
-from analysis.kept import NOWHERE, Kept
+from analysis.results.study_results import StudyResults
 from analysis.tables import Declared, bare, framed, signed
 from tasks.plain_text import counted, harmless
 
@@ -69,34 +70,30 @@ FLOOR, WHOLE, BAND, GAIN, HARM = "#8a6d00", "#5b2a86", "#e3e3e0", "#2166ac", "#b
 
 
 DRAWN = (TRANSFER, "control", MERGED)  # kinds that have a row of their own
-# Gains, controls, merged rows, baselines and cells.
-Shown = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]
 
 
-def forest_frame(
-    gains: pd.DataFrame,
-    controls: pd.DataFrame,
-    merged: pd.DataFrame,
-    baselines: pd.DataFrame,
-    cells: pd.DataFrame,
-    manifest: Manifest,
-    setting: str,
-) -> pd.DataFrame:
+def forest_frame(study: StudyResults, setting: str) -> pd.DataFrame:
     """One row per mark of a panel, in COLUMNS: what a target faces, transfers by gain, controls, merged rows, seeds.
 
     A seed's points are its score less the baseline's of the same seed, or less the baseline's mean where that seed has
     none; so they are the terms of the interval, and their mean is the gain where both have the same seeds.
     """
-    parts = (part[part.setting == setting] for part in (gains, controls, merged, baselines, cells))
-    gains, controls, merged, baselines, cells = parts
-    titles = titles_of(manifest)
+    names = ("gains", "controls", "merged", "baselines", "cells")
+    frames = {name: getattr(study, name) for name in names}
+    return study.kept.frame("forest", {"frames": frames, "setting": setting}, lambda: _forest_frame(study, setting))
+
+
+def _forest_frame(study: StudyResults, setting: str) -> pd.DataFrame:
+    everything = (study.gains, study.controls, study.merged, study.baselines, study.cells)
+    gains, controls, merged, baselines, cells = (part[part.setting == setting] for part in everything)
+    titles = titles_of(study.manifest)
     unlearned = {target for target, _ in of_unlearned(gains)}
     rows: list[dict[str, Any]] = []
     for target in dict.fromkeys(gains.target):
         shown = {
             "target": target,
             "panel": titles[target] + NOT_LEARNED * (target in unlearned),
-            "metric": manifest["tasks"][target]["metric"],
+            "metric": study.tasks[target]["metric"],
         }
         own = gains[gains.target == target].sort_values("points", ascending=False, kind="stable", na_position="last")
         beside, merges = controls[controls.target == target], merged[merged.target == target]
@@ -106,12 +103,6 @@ def forest_frame(
         rows += [{**shown, **row} for row in _seeds(cells[(cells.target == target) & (cells.status == "done")])]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return framed(frame.assign(is_significant=frame.is_significant.eq(True) & ~frame.target.isin(unlearned)), COLUMNS)
-
-
-def kept_forest_frame(frames: Shown, manifest: Manifest, setting: str, kept: Kept) -> pd.DataFrame:
-    """The same of these frames, read where it was kept."""
-    asked = {"frames": list(frames), "setting": setting}
-    return kept.frame("forest", asked, lambda: forest_frame(*frames, manifest, setting))
 
 
 def _faced(baselines: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -164,30 +155,28 @@ def _seeds(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
             yield {"kind": "seed", "intermediate": name, "seed": cell.seed, "score": cell.score, "points": points}
 
 
-def forest_title(manifest: Manifest, setting: str) -> str:
-    """The title: SYNTHETIC DATA where they are made up, the study, and what the panels are."""
-    return title_of("Gains by target", manifest, setting, "intermediates by their gain in points")
+MARKS = (  # kinds of a forest's rows, and what the caption says of them where there are any
+    ("seed", "small dots are seeds"),
+    ("control", "the grey band is the range of the controls"),
+    ("merged", "merged intermediates stand below the line"),
+    ("floor", "short dashes are the floor"),
+    ("whole model", "long dashes are the whole model"),
+)
 
 
-def write_forests(
-    gains: pd.DataFrame,
-    controls: pd.DataFrame,
-    merged: pd.DataFrame,
-    baselines: pd.DataFrame,
-    cells: pd.DataFrame,
-    manifest: Manifest,
-    out: Path,
-    kept: Kept = NOWHERE,
-    *,
-    prints: bool = False,
-) -> list[FigureFiles]:
-    """Draw a panel per target for every setting."""
-    frames = gains, controls, merged, baselines, cells
-    settings = (
-        (setting, kept_forest_frame(frames, manifest, setting, kept), forest_title(manifest, setting))
-        for setting in dict.fromkeys(gains.setting)
-    )
-    return write_panels(Panelled(FOREST, forest_parts, forest_plan), settings, out, kept, prints=prints)
+def forests(study: StudyResults) -> Iterator[Planned]:
+    """A panel per target for every setting."""
+    for setting in dict.fromkeys(study.gains.setting):
+        title = title_of("Gains by target", study.manifest, setting, "intermediates by their gain in points")
+        caption = partial(forest_caption, beside=training_data(setting))
+        frame = forest_frame(study, setting)
+        yield Planned(of_setting(FOREST, setting), title, frame, forest_plan, forest_words, caption, forest_parts)
+
+
+def forest_caption(frame: pd.DataFrame, beside: str = "") -> str:
+    """What the marks of a forest mean, of those that it has."""
+    marks = [words for kind, words in MARKS if frame.kind.eq(kind).any()]
+    return f"{'; '.join(['Gains on each target with 95 % intervals, the largest first', *marks])}.{beside}"
 
 
 def forest_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ import pandas as pd
 from adapters_store.disk import write_bytes
 from adapters_store.roles import BASELINE
 from analysis.figures.drawing import (
-    FigureFiles,
+    Drawing,
     colour_squares,
     cover,
     empty_figure,
@@ -26,13 +26,12 @@ from analysis.figures.drawing import (
     make_legible,
     plain_text_settings,
     shortened,
-    write_figure_files,
     write_in_square,
 )
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
-from analysis.kept import NOWHERE, Kept
+from analysis.results.study_results import StudyResults
 from analysis.tables import bare
 from tasks.plain_text import harmless
 
@@ -46,6 +45,7 @@ METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pears
 DAGGER, DOUBLE_DAGGER = "\u2020", "\u2021"
 MERGED_ROW = "merged:"  # starts the name of such a row, which no task's id can
 ALONE = "baseline (no intermediate)"
+HEATMAP = "heatmap"
 ROBUST_PERCENTILE = 95
 COLOURS = "RdBu"  # red for harm, blue for gain: told apart by all common kinds of colour vision
 FILLS: dict[str, dict[str, Any]] = {
@@ -77,24 +77,23 @@ class Square(NamedTuple):
     is_contaminated: bool = False
 
 
-def write_heatmaps(
-    gains: pd.DataFrame,
-    baselines: pd.DataFrame,
-    manifest: Manifest,
-    out: Path,
-    kept: Kept = NOWHERE,
-    merged: pd.DataFrame | None = None,
-) -> list[FigureFiles]:
-    """Draw one heatmap per metric and setting that has targets, unless it is kept; merged rows below all others."""
-    heatmaps = []
-    planned = baselines.loc[baselines.role == BASELINE, ["metric", "setting"]].drop_duplicates()
+def heatmaps(study: StudyResults) -> Iterator[Drawing]:
+    """One heatmap per metric and setting that has targets; merged rows stand below all others."""
+    alone = study.baselines[study.baselines.role == BASELINE]
     for metric in METRIC_NAMES:
-        for setting in planned.setting[planned.metric == metric]:
-            title = figure_title(gains, manifest, metric=metric, setting=setting)
-            stem = out / f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
-            frame = all_squares(gains, baselines, manifest, metric=metric, setting=setting, merged=merged)
-            heatmaps.append(write_heatmap(frame, stem, title=title, metric=metric, kept=kept))
-    return heatmaps
+        for setting in dict.fromkeys(alone.setting[alone.metric == metric]):
+            title = figure_title(study.gains, study.manifest, metric=metric, setting=setting)
+            yield heatmap_of(all_squares(study, metric, setting), title, metric, setting)
+
+
+def heatmap_of(squares: pd.DataFrame, title: str, metric: str, setting: str) -> Drawing:
+    """The figure of these squares, its colours as deep as the gains of its transfers ask."""
+    is_merged, setting = of_merged(squares), setting.replace("%", "pct")
+    caption = f"Gains in points, targets scored by {METRIC_NAMES[metric]}"
+    caption += ("" if setting == "full" else f", setting {setting}") + "; the number is the score."
+    caption += " Merged intermediates stand below the lower line." if is_merged.any() else ""
+    draw = partial(heatmap, metric=metric, limit=colour_limit(squares.points[~is_merged]))
+    return Drawing(f"{HEATMAP}-{metric.replace('_', '-')}-{setting}", title, squares, draw, caption, dpi=150)
 
 
 def figure_title(gains: pd.DataFrame, manifest: Manifest, *, metric: str, setting: str) -> str:
@@ -143,20 +142,12 @@ def squares(
     return pd.DataFrame(rows, columns=list(Square._fields))
 
 
-def all_squares(
-    gains: pd.DataFrame,
-    baselines: pd.DataFrame,
-    manifest: Manifest,
-    *,
-    metric: str,
-    setting: str,
-    merged: pd.DataFrame | None,
-) -> pd.DataFrame:
-    """The same, and below them those of merged rows in this setting, if there are any."""
-    frame = squares(gains, baselines, manifest, metric=metric, setting=setting)
-    if merged is None or merged.empty:
+def all_squares(study: StudyResults, metric: str, setting: str) -> pd.DataFrame:
+    """The same of a study, and below them those of its merged rows in this setting, if there are any."""
+    frame = squares(study.gains, study.baselines, study.manifest, metric=metric, setting=setting)
+    if study.merged.empty:
         return frame
-    return pd.concat([frame, _merged_squares(merged[merged.setting == setting], frame)], ignore_index=True)
+    return pd.concat([frame, _merged_squares(study.merged[study.merged.setting == setting], frame)], ignore_index=True)
 
 
 def _merged_squares(merged: pd.DataFrame, squares: pd.DataFrame) -> pd.DataFrame:
@@ -180,7 +171,7 @@ def colour_limit(points: pd.Series) -> float:
     return max(float(np.percentile(sizes, ROBUST_PERCENTILE)), 1.0) if len(sizes) else 1.0
 
 
-def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> Figure:
+def heatmap(squares: pd.DataFrame, title: str, *, metric: str, limit: float) -> Figure:
     """Draw the squares: colour is the gain in points, the number the score, an asterisk a significant gain."""
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     points = squares.pivot(index="intermediate", columns="target", values="points")
@@ -216,16 +207,6 @@ def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> Non
     axes.set_yticks(np.arange(len(rows)) + 0.5, list(map(shortened, rows)), rotation=0, va="center")
     axes.tick_params(labelsize=8.5)
     axes.set(xlabel="target", ylabel="intermediate")
-
-
-def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str, kept: Kept = NOWHERE) -> FigureFiles:
-    """Write ``stem``.svg, .png and the squares as .csv; equal squares give equal bytes."""
-    return write_figure_files(squares, stem, title, partial(_own_heatmap, metric=metric), dpi=150, kept=kept)
-
-
-def _own_heatmap(squares: pd.DataFrame, title: str, *, metric: str) -> Figure:
-    """The heatmap of these squares, its colours as deep as the gains of its transfers ask."""
-    return heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points[~of_merged(squares)]))
 
 
 def of_merged(squares: pd.DataFrame) -> pd.Series:

@@ -9,19 +9,17 @@ doi:10.1145/3173574.3174216). Places are such that 2 to 60 tasks are legible on 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri, stdtr, stdtrit
 
-from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.plan import (
     CAPITAL,
@@ -34,18 +32,15 @@ from analysis.figures.plan import (
     Label,
     Line,
     Mark,
-    Planner,
     fitting,
     outline,
     text_width,
     title_of,
     titles_of,
-    write_plan_files,
 )
 from analysis.gains.baselines import of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
-from analysis.kept import Kept
 from analysis.tables import Declared, framed, signed
 from tasks.plain_text import harmless
 
@@ -244,28 +239,6 @@ def panels_on(width: float, n_targets: int) -> Panels:
     across = max(1, min(PANELS if points > NARROW else 1, n_targets))
     own = min((points - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
     return Panels(across, own, 2 * EDGE + own * across + GAP * (across - 1))
-
-
-class Panelled(NamedTuple):
-    """A figure of panels: what its files are called, how a frame is cut into pages, and what plans one."""
-
-    name: str
-    parts: Callable[[pd.DataFrame, str], Iterable[tuple[str, pd.DataFrame]]]
-    planner: Planner
-
-
-def write_panels(
-    figure: Panelled, settings: Iterable[tuple[str, pd.DataFrame, str]], out: Path, kept: Kept, *, prints: bool
-) -> list[FigureFiles]:
-    """Draw the frame of every setting, which comes with its title, in as many parts as pages are needed, unless kept.
-
-    As PDF, too, where it ``prints``.
-    """
-    return [
-        write_plan_files(part, out / name, title, figure.planner, kept=kept, prints=prints)
-        for setting, frame, title in settings
-        for name, part in figure.parts(frame, f"{figure.name}-{setting.replace('%', 'pct')}")
-    ]
 
 
 def parts_of(frame: pd.DataFrame, name: str, most: int) -> Iterator[tuple[str, pd.DataFrame]]:

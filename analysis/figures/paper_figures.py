@@ -1,20 +1,20 @@
-"""The paper's figures: significant pairs by theme (3), percent changes (6 and 7), raters' differences (8).
+"""The paper's figures, each from a frame of its own.
 
-``heuristic_figures`` adds the importances of features (2) and similarities of tasks (9 and 10). Every figure is drawn
-from a frame of its own, which is written as CSV beside it.
+Importances of features (2), significant pairs by theme (3), percent changes (6 and 7), raters' differences (8), and
+similarities of tasks (9 and 10).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.figures.drawing import (
-    FigureFiles,
+    Drawing,
     colour_squares,
     cover,
     figure_of,
@@ -24,7 +24,6 @@ from analysis.figures.drawing import (
     make_plain,
     shortened,
     whole_numbers,
-    write_figure_files,
     write_in_square,
 )
 from analysis.figures.heatmaps import (
@@ -50,12 +49,12 @@ from analysis.importance.paper_mode import (
     paper_blocks,
     paper_importances,
 )
-from analysis.kept import NOWHERE, Kept
+from analysis.importance.question import PUBLISHED, Question
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import ROLES, theme_counts
 from analysis.results.published import table
 from analysis.results.results import Results
-from analysis.tables import bare
+from analysis.tables import PAPER_FIGURES, bare
 from tasks.plain_text import counted
 from tasks.ratings import constructs
 
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-PUBLISHED = "published"
 SEEDS = 5  # of random splits behind Figure 2
 MOST_PAIRS = 3000  # behind Figure 2: a minute of its fits, which grow with the cube of the pairs; the paper has 306
 MOST_PAIRS_BY_CHANCE = 500  # of which importances with permuted facts are fitted too: two seconds
@@ -73,45 +71,68 @@ FIGURE_2 = "figure-2-importances"
 NO_EVIDENCE = "In-sample fit, not evidence"
 BARS = ("#1b7837", "#c2a5cf")  # told apart in grey too
 MEASURED = {
-    "data_similarity": ("9", "data", "similarity of the tasks' texts: cosine of mean sentence embeddings"),
-    "task_similarity": ("10", "task", "similarity of trained adapters: fused ranks of their Fisher information"),
+    "data_similarity": (
+        *("9", "data", "similarity of the tasks' texts: cosine of mean sentence embeddings"),
+        "Similarity of the tasks' texts: cosine of mean embeddings.",
+    ),
+    "task_similarity": (
+        *("10", "task", "similarity of trained adapters: fused ranks of their Fisher information"),
+        "Similarity of trained adapters: fused ranks of Fisher information.",
+    ),
 }
 UP, DOWN = "#2166ac", "#b2182b"  # the ends of the heatmaps' colours
 TONES = ("#1b7837", "#5aae61", "#a6dba0", "#762a83", "#c2a5cf")  # told apart in grey too
 NUMBERS = {"macro_f1": "6", "pearson_r": "7", "multilabel_f1": "6b"}
 
 
-def write_figures(
-    results: Results,
-    counted: Mapping[str, Results],
-    out: Path,
-    *,
-    note: str = "",
-    similarities: pd.DataFrame | None = None,
-    kept: Kept = NOWHERE,
-) -> list[FigureFiles]:
-    """Draw what the results have rows for, into ``out``; ``counted`` are the panels of Figure 3 by name.
+def paper_figures(question: Question) -> list[Drawing]:
+    """The paper's figures of what the results have rows for; ``why_not_drawn`` says why 2, 9 or 10 are not there.
 
-    ``note`` is printed above those counts: what they hold for, or that they are approximations. ``why_not_drawn`` says
-    why there is no Figure 2, 9 or 10.
+    ``question.note`` stands above the counts of Figure 3: what they hold for, or that they are approximations.
     """
-    figures = heuristic_figures(results, similarities, out, kept)
-    counts = [theme_counts(panel).assign(panel=name) for name, panel in counted.items()]
+    return [replace(figure, folder=PAPER_FIGURES) for figure in _figures(question)]
+
+
+def _figures(question: Question) -> Iterator[Drawing]:
+    results = question.results
+    yield from _heuristics(question)
+    counts = [theme_counts(panel).assign(panel=name) for name, panel in question.counted.items()]
     if tested := [frame for frame in counts if frame.n_tested.sum()]:
-        shown = pd.concat(tested, ignore_index=True)
-        title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{note}".strip()
-        figures.append(write_figure_files(shown, out / "figure-3-themes", title, theme_bars, kept=kept))
-    for metric in METRIC_NAMES:
+        title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{question.note}"
+        yield theme_figure(pd.concat(tested, ignore_index=True), title.strip())
+    for metric, words in METRIC_NAMES.items():
         if (results.gains.metric == metric).any():
-            number = NUMBERS[metric]
-            title = f"{results.banner}Figure {number}: percent change of {METRIC_NAMES[metric]}, {results.name}"
-            stem = out / f"figure-{number}-percent-{metric.replace('_', '-')}"
-            figures.append(write_figure_files(percent_squares(results, metric), stem, title, percent_map, kept=kept))
+            title = f"{results.banner}Figure {NUMBERS[metric]}: percent change of {words}, {results.name}"
+            caption = f"Change in percent of the target alone, targets scored by {words}; the number is the score."
+            name = f"figure-{NUMBERS[metric]}-percent-{metric.replace('_', '-')}"
+            yield Drawing(name, title, percent_squares(results, metric), percent_map, caption)
     if len(differing := differences(results)):
-        title = f"{results.banner}Figure 8: by how much raters differ, {results.name}"
-        stem = out / "figure-8-differences"
-        figures.append(write_figure_files(differing, stem, title, difference_bars, kept=kept))
-    return figures
+        yield difference_figure(differing, f"{results.banner}Figure 8: by how much raters differ, {results.name}")
+
+
+def theme_figure(counts: pd.DataFrame, title: str) -> Drawing:
+    """Figure 3, of the counts of its panels."""
+    caption = "Significant gains (up) and harms (down) by theme."
+    if counts.panel.str.startswith("assumed").any():
+        caption += " Approximations for an assumed correlation of errors: read directions only."
+    height = 2.0 + 3.6 * counts.panel.nunique()
+    return Drawing("figure-3-themes", title, counts, theme_bars, caption, height=height)
+
+
+def difference_figure(differing: pd.DataFrame, title: str) -> Drawing:
+    """Figure 8, of the differences between raters."""
+    caption = "By how much two raters' ratings of a task differ."
+    return Drawing("figure-8-differences", title, differing, difference_bars, caption, False, 6.2)
+
+
+def importance_figure(rows: pd.DataFrame, title: str) -> Drawing:
+    """Figure 2, of the importances of every series."""
+    caption = f"{NO_EVIDENCE}: feature importance by the paper's procedure (in-sample), means over seeds."
+    if rows.by_chance.notna().any():
+        most = rows.arrangements.max()
+        caption += f" Marks: 95 % of {most} importances with facts permuted over tasks stay below."
+    height = 2.6 + 0.55 * rows.feature.nunique()
+    return Drawing(FIGURE_2, title, rows, importance_bars, caption, False, height)
 
 
 def percent_squares(results: Results, metric: str) -> pd.DataFrame:
@@ -235,44 +256,36 @@ def _signs(squares: pd.DataFrame) -> dict[str, bool]:
 # What may predict a transfer: importances of features (2), similarities of tasks (9 and 10).
 
 
-def heuristic_figures(
-    results: Results, similarities: pd.DataFrame | None, out: Path, kept: Kept = NOWHERE
-) -> list[FigureFiles]:
-    """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
-    figures = []
+def _heuristics(question: Question) -> Iterator[Drawing]:
+    """Figure 2, and 9 and 10 as far as similarities were measured."""
+    results, similarities = question.results, question.similarities
     if not why_no_importances(results, similarities):
         title = f"{results.banner}{NO_EVIDENCE}. Figure 2: feature importance by the paper's procedure (in-sample),"
         title += f" {results.name}"
         title += f"\n(setting {SETTING}, {SEEDS} seeds; unscaled inputs: importance depends on units)"
-        frame, stem = kept_importances(results, similarities, kept), out / FIGURE_2
-        figures.append(write_figure_files(frame, stem, title, importance_bars, kept=kept))
-    for name, (number, short, what) in MEASURED.items():
-        if _is_measured(similarities, name) and similarities is not None:
+        asked = {"results": results, "similarities": similarities}
+        frame = question.kept.frame("importances", asked, lambda: importance_rows(results, similarities))
+        yield importance_figure(frame, title)
+    for name, (number, short, what, caption) in MEASURED.items():
+        if similarities is not None and similarities[name].notna().any():
             title = f"{results.banner}Figure {number}: {what}, {results.name}"
             frame = similarity_squares(results, similarities, name)
             draw = cosine_map if name == "data_similarity" else rank_map
-            stem = out / f"figure-{number}-{short}-similarity"
-            figures.append(write_figure_files(frame, stem, title, draw, kept=kept))
-    return figures
+            yield Drawing(f"figure-{number}-{short}-similarity", title, frame, draw, caption)
 
 
 def why_not_drawn(results: Results, similarities: pd.DataFrame | None) -> list[str]:
     """One line for each of Figures 2, 9 and 10 that cannot be drawn, with the reason."""
     why = why_no_importances(results, similarities)
     lines = [f"Figure 2 is not drawn: {why}"] if why else []
-    missing = [number for name, (number, _, _) in MEASURED.items() if not _is_measured(similarities, name)]
+    known = () if similarities is None else similarities.columns[similarities.notna().any()]
+    missing = [number for name, (number, *_) in MEASURED.items() if name not in known]
     if missing and results.name == PUBLISHED:
         lines.append("Figures 9 and 10 need a study: the paper's embeddings are not published")
     elif missing:
         are = f"Figure{'s' * (len(missing) > 1)} {' and '.join(missing)}"
         lines.append(f"{are}: not measured; measure with: empathy-transfer study similarities {results.name}")
     return lines
-
-
-def kept_importances(results: Results, similarities: pd.DataFrame | None, kept: Kept) -> pd.DataFrame:
-    """The rows of ``importance_rows``, read where they were kept."""
-    asked = {"results": results, "similarities": similarities}
-    return kept.frame("importances", asked, lambda: importance_rows(results, similarities))
 
 
 def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.DataFrame:
@@ -399,10 +412,6 @@ def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure
         handles = [legend_patch("not measured", **FILLS["missing"])]
         figure.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)
     return figure
-
-
-def _is_measured(similarities: pd.DataFrame | None, name: str) -> bool:
-    return similarities is not None and bool(similarities[name].notna().any())
 
 
 def why_no_importances(results: Results, similarities: pd.DataFrame | None) -> str | None:

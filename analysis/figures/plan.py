@@ -7,7 +7,8 @@ Texts are measured in DejaVu Sans, which matplotlib carries, so that a plan is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
 from math import cos, pi, radians, sin
@@ -30,7 +31,7 @@ from analysis.figures.drawing import (
 )
 from analysis.gains.cells import Manifest
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import as_written, write_csv
+from analysis.tables import FIGURES, as_written, write_csv
 
 if TYPE_CHECKING:
     from matplotlib.collections import CircleCollection, LineCollection, PolyCollection
@@ -387,6 +388,52 @@ def write_plan_files(
     for ending, content in contents.items():
         write_bytes(stem.with_name(f"{stem.name}.{ending}"), content)
     return files
+
+
+def _whole(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> list[tuple[str, pd.DataFrame]]:
+    """A figure that stands on one page whatever its width."""
+    return [(name, frame)]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A figure whose marks a ``planner`` places, not drawn yet, in as many ``parts`` as pages of a width in cm hold.
+
+    ``caption`` and ``words``, which say in a manuscript what is seen, follow from the frame of each part.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    planner: Callable[..., Plan]
+    words: Callable[[pd.DataFrame, str], str]
+    caption: Callable[[pd.DataFrame], str] | None  # none: not for manuscripts
+    parts: Callable[..., Iterable[tuple[str, pd.DataFrame]]] = _whole
+    folder: str = FIGURES
+
+    @property
+    def names(self) -> list[str]:
+        """What the files of its parts are called."""
+        return [name for name, _ in self.parts(self.frame, self.name)]
+
+    def write(self, out: Path, kept: Kept = NOWHERE, *, prints: bool = False) -> list[FigureFiles]:
+        """Draw its parts, unless they are kept, into its folder below ``out``, with their frames."""
+        folder = out / self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        return [
+            write_plan_files(part, folder / name, self.title, self.planner, kept=kept, prints=prints)
+            for name, part in self.parts(self.frame, self.name)
+        ]
+
+
+def of_setting(name: str, setting: str) -> str:
+    """The name of a figure of a setting, as files are called."""
+    return f"{name}-{setting.replace('%', 'pct')}"
+
+
+def training_data(setting: str) -> str:
+    """What a caption says of a setting with less data."""
+    return "" if setting == "full" else f" Training data: {setting.replace('%', 'pct')}."
 
 
 def svg_of_plan(plan: Plan, salt: str) -> bytes:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.figures.drawing import FigureFiles
 from analysis.figures.layout import (
     EDGE,
     FULL,
@@ -49,19 +48,20 @@ from analysis.figures.plan import (
     Line,
     Mark,
     Plan,
+    Planned,
     Triangle,
     described,
     entries,
     legend,
+    of_setting,
     rounded,
     text_width,
+    training_data,
     with_texts,
     wrapped,
-    write_plan_files,
 )
-from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
-from analysis.kept import NOWHERE, Kept
+from analysis.results.study_results import StudyResults
 from analysis.tables import signed
 from tasks.plain_text import counted, harmless
 
@@ -70,24 +70,25 @@ CORRECTION = "Benjamini-Hochberg over all gains"
 BRACKETS = "(in brackets): has not learned alone, so none of its gains is framed"
 SAME, EDGE_OF_SQUARE = "#ececea", "#8a8f96"
 TITLE, NUMBER = 8.0, SMALLEST  # points of the title, and of a number in a square
+CAPTION = (
+    "Gains of intermediates (rows) on targets (columns). The area of a square is the gain over the half-width of its"
+    f" 95 % interval, full from {FULL:.0f} on; its colour is the gain, up to {LIMIT:.0f} points. Numbers: the interval"
+    " excludes 0; frames: significant after correction. Beside the map every gain is a dot, medians are bars."
+)
 FILLED = 0.92  # side of the largest square as a share of its place
 
 
-def write_maps(
-    gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE, *, prints: bool = False
-) -> list[FigureFiles]:
-    """Draw the uncertainty map of every setting that has transfers, unless it is kept; it ``prints`` PDF, too."""
-    return [
-        write_plan_files(
-            map_frame(gains, manifest, setting=setting),
-            out / f"{MAP}-{setting.replace('%', 'pct')}",
-            map_title(gains, manifest, setting),
-            map_plan,
-            kept=kept,
-            prints=prints,
-        )
-        for setting in dict.fromkeys(gains.setting)
-    ]
+def maps(study: StudyResults) -> Iterator[Planned]:
+    """The uncertainty map of every setting that has transfers."""
+    for setting in dict.fromkeys(study.gains.setting):
+        frame = map_frame(study.gains, study.manifest, setting=setting)
+        title = map_title(study.gains, study.manifest, setting)
+        caption = partial(_caption, beside=training_data(setting))
+        yield Planned(of_setting(MAP, setting), title, frame, map_plan, map_words, caption)
+
+
+def _caption(frame: pd.DataFrame, beside: str) -> str:
+    return f"{CAPTION}{beside}"
 
 
 def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:

@@ -2,51 +2,36 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from adapters_store import disk
-from adapters_store.disk import atomic
 from adapters_store.listing import SEARCHES
 from adapters_store.record import imports_of, read_signed
 from adapters_store.roles import BASELINE, MERGED_ROLES, WHOLE_MODELS, planned_role
 from adapters_store.store import Store
-from analysis.figures.boards import BOARD, board_frame
-from analysis.figures.forest import FOREST, forest_frame
-from analysis.figures.heatmaps import METRIC_NAMES, all_squares
-from analysis.figures.layout import map_frame
-from analysis.figures.paper_figures import (
-    MEASURED,
-    NUMBERS,
-    kept_importances,
-    percent_squares,
-    similarity_squares,
-    why_no_importances,
-    why_not_drawn,
-)
-from analysis.figures.uncertainty_map import MAP
+from analysis.figures.drawing import Drawing
+from analysis.figures.paper_figures import paper_figures, why_not_drawn
+from analysis.figures.plan import Planned
+from analysis.figures.register import figures_of
 from analysis.gains.baselines import claims
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed_test import why_not as why_no_slopes
 from analysis.importance.question import Question, of_published, of_study
-from analysis.ratings.agreement import differences
-from analysis.ratings.themes import theme_counts
 from analysis.results.comparisons import context_by_task
 from analysis.results.leaderboard import has_systems
 from analysis.results.results import ROWS, Results
 from analysis.results.study_results import StudyResults
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.gains import WAYS
-from analysis.sections.importance import Progress, write_tables
-from analysis.tables import TABLES, write_csv
+from analysis.sections.importance import Progress, paper_tables
+from analysis.tables import write_csv
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.task import Dataset
@@ -154,84 +139,7 @@ def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(journals)
 
 
-# The frames behind a manuscript's figures, by the names that the report gives them; nothing is drawn here.
-
 NamedFrames = dict[str, pd.DataFrame]
-
-
-def figure_frames(subject: Subject) -> NamedFrames:
-    """Every frame that there is something to draw of."""
-    results = subject.results
-    drawn = {**_planned(subject.stored), **_boards(subject.stored)}
-    drawn |= {**_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
-    counts = [theme_counts(counted).assign(panel=name) for name, counted in subject.question.counted.items()]
-    if tested := [count for count in counts if count.n_tested.sum()]:
-        drawn["figure-3-themes"] = pd.concat(tested, ignore_index=True)
-    for metric in METRIC_NAMES:
-        if (results.gains.metric == metric).any():
-            name = f"figure-{NUMBERS[metric]}-percent-{metric.replace('_', '-')}"
-            drawn[name] = percent_squares(results, metric)
-    if len(differing := differences(results)):
-        drawn["figure-8-differences"] = differing
-    return drawn
-
-
-def _planned(stored: StudyResults | None) -> NamedFrames:
-    """The frames of the uncertainty map and of the forest, of every setting that has transfers."""
-    if stored is None:
-        return {}
-    frames: NamedFrames = {}
-    for setting in dict.fromkeys(stored.gains.setting):
-        name = setting.replace("%", "pct")
-        others = stored.controls, stored.merged, stored.baselines, stored.cells
-        frames[f"{MAP}-{name}"] = map_frame(stored.gains, stored.manifest, setting=setting)
-        frames[f"{FOREST}-{name}"] = forest_frame(stored.gains, *others, stored.manifest, setting)
-    return frames
-
-
-def _boards(stored: StudyResults | None) -> NamedFrames:
-    """The frame of the leaderboard of every setting; nothing without systems."""
-    if stored is None or not has_systems(stored.manifest):
-        return {}
-    board = stored.leaderboard.board
-    return {
-        f"{BOARD}-{setting.replace('%', 'pct')}": board_frame(board, stored.manifest, setting)
-        for setting in dict.fromkeys(board.setting)
-    }
-
-
-def _heatmaps(stored: StudyResults | None) -> NamedFrames:
-    """One frame of squares for every metric and setting that has targets."""
-    if stored is None:
-        return {}
-    planned = stored.baselines[stored.baselines.role == BASELINE]
-    return {
-        f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}": all_squares(
-            stored.gains, stored.baselines, stored.manifest, metric=metric, setting=setting, merged=stored.merged
-        )
-        for metric in METRIC_NAMES
-        for setting in dict.fromkeys(planned.setting[planned.metric == metric])
-    }
-
-
-def _importances(subject: Subject) -> NamedFrames:
-    """Importances by the paper's procedure; nothing where pairs or features are too few for it, or pairs too many."""
-    question = subject.question
-    if why_no_importances(question.results, question.similarities):
-        return {}
-    return {"figure-2-importances": kept_importances(question.results, question.similarities, question.kept)}
-
-
-def _similarities(subject: Subject) -> NamedFrames:
-    """Similarities of tasks, as far as they were measured."""
-    alike = subject.question.similarities
-    if alike is None:
-        return {}
-    return {
-        f"figure-{number}-{short}-similarity": similarity_squares(subject.results, alike, name)
-        for name, (number, short, _) in MEASURED.items()
-        if alike[name].notna().any()
-    }
 
 
 BESIDE = ("controls", "control_means", "merged", "merged_means", "learned")  # frames of a stored study beside its gains
@@ -242,19 +150,19 @@ SPLITS = ("train", "validation", "test")
 DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
 
-def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None:
-    """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs."""
-    with TemporaryDirectory() as folder:
-        question = replace(subject.question, out=Path(folder))
-        all_answers(question, "guarded", progress)
-        tables = question.out / TABLES
-        write_tables(question.results, tables, question.kept)
-        for path in sorted(tables.glob("*.csv")):
-            with atomic(out / path.name) as part:
-                shutil.copyfile(path, part)
-    for name, frame in (figure_frames(subject) | _own(subject)).items():
-        if len(frame):
-            write_csv(frame, out / name)
+def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list[Drawing | Planned]:
+    """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs.
+
+    Returned are the figures that there is something to draw of; none is drawn.
+    """
+    _, sections = all_answers(subject.question, "guarded", progress)
+    frames = paper_tables(subject.question) | {name: frame for part in sections for name, frame in part.frames.items()}
+    figures = [*(figures_of(subject.stored) if subject.stored else ()), *paper_figures(subject.question)]
+    figures = [figure for figure in figures if figure.caption]
+    own = {**{figure.name: figure.frame for figure in figures}, **_own(subject)}
+    for name, frame in (frames | {name: frame for name, frame in own.items() if len(frame)}).items():
+        write_csv(frame, out / name)
+    return [*figures, *(figure for part in sections for figure in part.figures)]
 
 
 def read_data(folder: Path) -> NamedFrames:

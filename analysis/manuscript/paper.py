@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -337,14 +337,15 @@ def write_paper(
     alone. Equal stores give equal bytes.
     """
     read = {path: read_text(path, "utf-8", "", methodcaller("read")) for path in texts}
-    write_data(subject, out / "data", progress)
+    figures = write_data(subject, out / "data", progress)
     frames, banner = read_data(out / "data"), subject.results.banner
     quoted = numbers(frames)
     write_numbers(quoted, out)
     own = {out / "texts" / path.name: filled(text, quoted, str(path)) for path, text in read.items()}
     made = tables(frames, banner)
     _write_tables(made, venue, out / "tables")
-    drawn = write_figures(frames, venue, out / "figures", banner, subject.question.kept)
+    figures = [replace(figure, frame=frames[figure.name]) for figure in figures if figure.name in frames]
+    drawn = write_figures(figures, venue, out / "figures", banner, subject.question.kept)
     # Methods and checklist in both forms, and what they cite.
     uses = used(subject)
     printed = {number.macro: number.printed for number in quoted if number.printed}

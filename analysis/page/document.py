@@ -25,7 +25,8 @@ from adapters_store.disk import write_text
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, CONTROLS, MERGED, SCORED_ALONE, TRANSFER, role_of
 from adapters_store.store import Store
-from analysis.figures import heatmaps as figures
+from analysis.figures import heatmaps as heat
+from analysis.figures.boards import BOARD, CONTEXT, RELIABILITY
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import MEANINGS as STATES
 from analysis.figures.heatmaps import METRIC_NAMES, Square
@@ -55,7 +56,7 @@ from analysis.page.parts import (
 from analysis.ratings.themes import rating_means
 from analysis.results.study_results import StudyResults
 from analysis.sections.answers import construct_title
-from analysis.sections.blocks import Picture, Section
+from analysis.sections.blocks import Section
 from analysis.sections.gains import WAYS, control_name, verdict
 from analysis.sections.importance import Answer
 from analysis.sections.study import MEANINGS
@@ -293,15 +294,15 @@ APART = ("host", "wall_seconds")  # columns of cells.csv that a page for others 
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says and shows: a title, results, what explains their gains, figures, and the sections in order."""
+    """What a report says and shows: a title, results, what explains their gains, and the sections in order."""
 
     title: str
     question: Question
     answer: Answer
-    figures: Sequence[FigureFiles]
     sections: Sequence[Section]
 
 
+EMBEDDED = ("figure-", BOARD, RELIABILITY, CONTEXT)  # beginnings of names of figures that the page has no plan of
 NOTHING: dict[str, Any] = {  # what follows from cells or intervals alone
     "missing": {},
     "plans": [],
@@ -316,11 +317,14 @@ NOTHING: dict[str, Any] = {  # what follows from cells or intervals alone
 }
 
 
-def _document(report: Report, source: str, tasks: Mapping[str, Row], parts: dict[str, Any]) -> dict[str, Any]:
+def _document(
+    report: Report, figures: Sequence[FigureFiles], source: str, tasks: Mapping[str, Row], parts: dict[str, Any]
+) -> dict[str, Any]:
     """The document of a report from results of this ``source``, with the facts of its tasks, and with its own parts."""
+    shown = [files for beginning in EMBEDDED for files in figures if files.png.stem.startswith(beginning)]
     results = report.question.results
-    means, shown = rating_means(results).set_index("task"), [*results.constructs, "overall"]
-    bars = next((figure for figure in report.figures if figure.png.stem == FIGURE_2), None)
+    means, rated = rating_means(results).set_index("task"), [*results.constructs, "overall"]
+    bars = next((files for files in shown if files.png.stem == FIGURE_2), None)
     return {
         "schema": SCHEMA,
         "name": results.name,
@@ -333,7 +337,7 @@ def _document(report: Report, source: str, tasks: Mapping[str, Row], parts: dict
             {
                 "id": name,
                 **{field: str(task.get(field) or "") for field in ("title", "dataset", "family", "theme", "metric")},
-                "ratings": {construct: plain(means.loc[name, construct]) for construct in shown},
+                "ratings": {construct: plain(means.loc[name, construct]) for construct in rated},
             }
             for name, task in tasks.items()
         ],
@@ -345,7 +349,7 @@ def _document(report: Report, source: str, tasks: Mapping[str, Row], parts: dict
             "paper": bars
             and {"fold": NO_EVIDENCE, "title": bars.title, **plain_frame(bars.frame, list(bars.frame.columns))},
         },
-        "figures": {Picture.of(figure).file: _packed(figure) for figure in report.figures},
+        "figures": {f"{files.png.parent.name}/{files.png.name}": _packed(files) for files in shown},
         "report": plain_sections(report.sections),
     }
 
@@ -355,7 +359,7 @@ def _packed(figure: FigureFiles) -> str:
     return base64.b64encode(gzip.compress(figure.svg.read_bytes(), mtime=0)).decode()
 
 
-def document(study: StudyResults, report: Report) -> dict[str, Any]:
+def document(study: StudyResults, report: Report, figures: Sequence[FigureFiles] = ()) -> dict[str, Any]:
     """The document of a study; every frame has the CSV file's columns, numbers and order, undefined ones as None."""
     cells = plain_frame(study.cells, [name for name in TYPES if name not in APART])
     addresses = zip(*(study.cells[name] for name in WHERE), strict=True)
@@ -369,7 +373,7 @@ def document(study: StudyResults, report: Report) -> dict[str, Any]:
         "gains": plain_frame(study.gains, list(study.gains.columns)),
         "doubts": DOUBTS,
     }
-    return _document(report, "stored results", study.tasks, parts)
+    return _document(report, figures, "stored results", study.tasks, parts)
 
 
 def _parts(study: StudyResults) -> dict[str, Any]:
@@ -420,12 +424,12 @@ HARMLESS: dict[str, str | int | None] = {
 }
 
 
-def write_page(report: Report, path: Path, study: StudyResults | None = None) -> None:
-    """Write the page of a study or of printed scores, which loads nothing from elsewhere.
+def write_page(report: Report, figures: Sequence[FigureFiles], path: Path, study: StudyResults | None = None) -> None:
+    """Write the page of a study, or of printed scores, with the figures that it has no plan of.
 
-    Equal results give equal bytes.
+    It loads nothing from elsewhere, and equal results give equal bytes.
     """
-    write_text(path, assembled(scores_document(report) if study is None else document(study, report)))
+    write_text(path, assembled(document(study, report, figures) if study else scores_document(report, figures)))
 
 
 def assembled(shown: Mapping[str, Any]) -> str:
@@ -468,7 +472,7 @@ FULL = "full"  # the setting of all training data, the only one
 UNTESTED = "no interval and no p: there are no predictions"
 
 
-def scores_document(report: Report) -> dict[str, Any]:
+def scores_document(report: Report, figures: Sequence[FigureFiles] = ()) -> dict[str, Any]:
     """The document of printed scores, as far as these tell; lists of what they do not tell are empty."""
     results = report.question.results
     facts = results.tasks.set_index("task", drop=False).fillna({"theme": ""}).to_dict("index")
@@ -480,7 +484,7 @@ def scores_document(report: Report) -> dict[str, Any]:
         "leaderboards": [board] if board["rows"] else [],
         "maps": [_map(gains, facts, results.name, metric) for metric in METRIC_NAMES if (gains.metric == metric).any()],
     }
-    return _document(report, "printed scores", facts, parts)
+    return _document(report, figures, "printed scores", facts, parts)
 
 
 def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> dict[str, Any]:
@@ -489,7 +493,7 @@ def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> 
     scores = gains.drop_duplicates("target").set_index("target").baseline
     baselines = alone.assign(role=BASELINE, score=alone.target.map(scores))
     baselines = baselines.set_index("target", drop=False).loc[[task for task in facts if task in set(alone.target)]]
-    shown = figures.squares(gains, baselines, {"tasks": facts}, metric=metric, setting=FULL)
+    shown = heat.squares(gains, baselines, {"tasks": facts}, metric=metric, setting=FULL)
     squares = [Square(*row) for row in shown.itertuples(index=False)]
     kinds = {True: "transfer", False: "alone"}
     rows = dict.fromkeys((square.intermediate, square.row, kinds[bool(square.intermediate)]) for square in squares)
@@ -498,7 +502,7 @@ def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> 
         "metric_name": METRIC_NAMES[metric],
         "setting": FULL,
         "title": f"Gains in {name}, targets scored by {METRIC_NAMES[metric]}\nfrom printed scores, not tested",
-        "limit": plain(figures.colour_limit(shown.points)),
+        "limit": plain(heat.colour_limit(shown.points)),
         "rows": [dict(zip(("id", "title", "kind"), row, strict=True)) for row in rows],
         "columns": [{"id": task, "title": facts[task]["title"]} for task in baselines.target],
         "squares": [_square(square, scores[square.target]) for square in squares],
@@ -513,12 +517,12 @@ def _square(square: Square, alone: float) -> dict[str, Any]:
         return {**square_of(*where, hover, None), **numbers_of(square.score, None)}
     name = f"{square.row} {ARROW} {square.column}"
     if square.status != "done":
-        return square_of(*where, [name, figures.MEANINGS[square.status]], None)
+        return square_of(*where, [name, heat.MEANINGS[square.status]], None)
     gain = signed(square.points, 0)
     doubts = {"collapsed": square.is_collapsed, "contaminated": square.is_contaminated}
     flags = ", ".join(flag for flag, holds in doubts.items() if holds)
     hover = [name, f"score {bare(square.score)}, target alone {bare(alone)}", f"gain {gain} points; {UNTESTED}"]
     hover += [f"flags: {flags}"] if flags else []
-    marks = figures.DAGGER * square.is_collapsed + figures.DOUBLE_DAGGER * square.is_contaminated
+    marks = heat.DAGGER * square.is_collapsed + heat.DOUBLE_DAGGER * square.is_contaminated
     shown = {**numbers_of(square.score, square.points), "points_text": gain, "marks": marks}
     return {**square_of(*where, hover, None), **shown}

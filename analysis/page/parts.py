@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, MERGED, TRANSFER
 from analysis.figures import heatmaps as figures
-from analysis.figures.forest import forest_plan, kept_forest_frame
+from analysis.figures.forest import forest_frame, forest_plan
 from analysis.figures.heatmaps import METRIC_NAMES, Square
 from analysis.figures.layout import ORDERS, map_frame, map_title
 from analysis.figures.plan import POINTS_PER_CM, plain_plan, svg_of_plan
@@ -345,8 +345,7 @@ def targets_of_study(study: StudyResults) -> list[dict[str, Any]]:
     """The page of every target and setting: the forest of all its intermediates as a plan, and the same as a table."""
     drawn = []
     for setting in dict.fromkeys(study.gains.setting):
-        frames = study.gains, study.controls, study.merged, study.baselines, study.cells
-        frame = kept_forest_frame(frames, study.manifest, setting, study.kept)
+        frame = forest_frame(study, setting)
         gains = study.gains[study.gains.setting == setting]
         for target, part in frame.groupby("target", sort=False):
             rows = [

@@ -1,4 +1,4 @@
-"""The sections of an analysis on ratings, themes and less data; each writes the frames that it tells of."""
+"""The sections of an analysis on ratings, themes and less data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from adapters_store.disk import new_folder, write_text
-from analysis.figures.drawing import write_figure_files
+from adapters_store.disk import write_text
+from analysis.figures.drawing import Drawing
 from analysis.figures.explanations import TITLE as BUDGET_TITLE
 from analysis.figures.explanations import budget_curves
 from analysis.gains.significance import LEVEL, p_text
@@ -35,7 +35,7 @@ from analysis.ratings.agreement import BOTH, OVERALL, WITH_MEAN, WITH_PERSON, Be
 from analysis.ratings.themes import ALL, LARGER, WITHOUT, non_inferiority, rating_means, theme_counts
 from analysis.results.results import Results
 from analysis.results.similarity import SIMILARITIES
-from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
+from analysis.sections.blocks import Block, Bullets, Heading, Section, Table, Text, markdown, pictures
 from analysis.sections.importance import (
     Answer,
     Progress,
@@ -46,7 +46,7 @@ from analysis.sections.importance import (
     rows,
     slopes_table,
 )
-from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
+from analysis.tables import interval, number, percent, signed, yes_no
 from tasks.plain_text import counted
 from tasks.ratings import constructs
 
@@ -57,11 +57,9 @@ def ratings(question: Question) -> Section:
     if results.ratings.empty:
         text = "No task of these results has ratings, so nothing can be said about what they explain."
         return Section("Ratings", [Text(text)])
-    alphas, pairs = kept_agreement(results, question.kept)
-    means = rating_means(results)
-    frames = {"agreement": alphas, "rater_pairs": pairs, "rating_differences": differences(results)}
-    for name, frame in (frames | {"rating_means": means}).items():
-        write_frames(frame, question.out / TABLES / name)
+    alphas, pairs = kept_agreement(question)
+    means, differing = rating_means(results), differences(results)
+    frames = {"agreement": alphas, "rater_pairs": pairs, "rating_differences": differing, "rating_means": means}
     rated = results.constructs
     text = (
         "Krippendorff's alpha within panels of raters who are linked by tasks that they share, with interval"
@@ -90,18 +88,16 @@ def ratings(question: Question) -> Section:
     blocks += [Text("Pairs of raters:"), Table(head_each, each)] if each else [Text("No two raters share a task.")]
     blocks += [Text("Means over raters, by theme:"), _means(means, rated)]
     blocks += [Text(f"Without ratings: {', '.join(unrated)}.")] if unrated else []
-    return Section("Ratings", blocks)
+    return Section("Ratings", blocks, frames)
 
 
 def themes(question: Question) -> Section:
     """The paper's counts of significant pairs by theme, and contrasts of task effects beside them."""
     counts = [theme_counts(results).assign(panel=panel) for panel, results in question.counted.items()]
-    effects, contrasts = question.effects, question.contrasts
     shown = pd.concat(counts, ignore_index=True)
-    for name, frame in (("theme_counts", shown), ("task_effects", effects), ("theme_contrasts", contrasts)):
-        write_frames(frame, question.out / TABLES / name)
+    frames = {"theme_counts": shown, "task_effects": question.effects, "theme_contrasts": question.contrasts}
     if shown.empty:
-        return Section("Themes", [Text("No task of these results has a theme.")])
+        return Section("Themes", [Text("No task of these results has a theme.")], frames)
     text = (
         f"Significant pairs (p <= {LEVEL:g}, uncorrected; after Benjamini and Hochberg over all pairs beside it) by"
         f" the theme of the intermediate and of the target; larger: by at least {LARGER:g} of a score, tested or not."
@@ -112,7 +108,7 @@ def themes(question: Question) -> Section:
     rows = [(row.panel, *row[1:10], *(_share(row, kind) for kind in ("gains", "harms"))) for row in shown.itertuples()]
     note = [Text(question.note)] if question.note else []
     counted = Table([*head, "larger gains", "larger harms"], rows)
-    return Section("Themes", [*note, Text(text), counted, *_contrasts(contrasts)])
+    return Section("Themes", [*note, Text(text), counted, *_contrasts(question.contrasts)], frames)
 
 
 def half_data(question: Question) -> Section | None:
@@ -121,7 +117,6 @@ def half_data(question: Question) -> Section | None:
         return None
     parts = [non_inferiority(results, margin=question.margin) for results in question.limited]
     frame = pd.concat(parts, ignore_index=True)
-    write_frames(frame, question.out / TABLES / "non_inferiority")
     text = (
         f"Non-inferiority of less data with an intermediate to all data alone, with a margin of {question.margin:g}"
         " points. Non-inferior means that a loss as large as the margin is ruled out, one-sided at 5 %: for a theme by"
@@ -138,7 +133,7 @@ def half_data(question: Question) -> Section | None:
         )
         for row in frame.itertuples()
     ]
-    return Section("Less data", [Text(text), Table(head, rows)])
+    return Section("Less data", [Text(text), Table(head, rows)], {"non_inferiority": frame})
 
 
 def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
@@ -221,8 +216,6 @@ def choosing(question: Question) -> Section:
     if by_target.empty:
         text = f"No target has {FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
         return Section(CHOOSING, [Text(text)])
-    write_frames(by_target, question.out / TABLES / "choosing_targets")
-    write_frames(frame, question.out / TABLES / "choosing")
     rows = [("a random order", "", *(number(frame.iloc[0][f"{name}_chance"], DIGITS[name]) for name in QUALITIES), "")]
     rows += [
         (row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES), p_text(row.p_corrected))
@@ -232,7 +225,7 @@ def choosing(question: Question) -> Section:
         f"Better than a random order by NDCG, p (corrected) at most {LEVEL:g}: {', '.join(better(frame)) or 'none'}."
     )
     table = Table(("ranking", "targets", *TITLES.values(), "p (corrected)"), rows)
-    return Section(CHOOSING, [Text(TEXT), table, Text(verdict)])
+    return Section(CHOOSING, [Text(TEXT), table, Text(verdict)], {"choosing_targets": by_target, "choosing": frame})
 
 
 def _cell(row: Any, name: str) -> str:  # noqa: ANN401 - a row of a frame
@@ -265,9 +258,8 @@ def budgeted(question: Question) -> Section | None:
     )
     if frame.empty:
         return None
-    write_frames(frame, question.out / TABLES / "budget")
     title = f"{question.results.banner}{BUDGET_TITLE}, {question.results.name}"
-    drawn = write_figure_files(frame, question.out / FIGURES / "budget", title, budget_curves, kept=question.kept)
+    figures = [Drawing("budget", title, frame, budget_curves)]
     counts = [k for k in SHOWN if k < frame.transfers.max()]
     rows = [_budget_row(frame, name, counts) for name in dict.fromkeys(frame.order)]
     head = ["ranking", *(f"regret, {k} trained" for k in counts), f"trained where regret is below {POINTS}"]
@@ -276,9 +268,14 @@ def budgeted(question: Question) -> Section | None:
         f"Intermediates as such explain {shares[0]} of the variance of gains within targets, where noise alone would"
         f" give {shares[1]}: this is all that an order by effects can learn."
     )
-    return Section(
-        BUDGET, [Text(BUDGET_TEXT), Table(head, rows), Text(_verdict(frame, counts)), Text(share), Picture.of(drawn)]
-    )
+    blocks: list[Block] = [
+        Text(BUDGET_TEXT),
+        Table(head, rows),
+        Text(_verdict(frame, counts)),
+        Text(share),
+        *pictures(figures),
+    ]
+    return Section(BUDGET, blocks, {"budget": frame}, figures=figures)
 
 
 def _budget_row(frame: pd.DataFrame, name: str, counts: list[int]) -> list[str]:
@@ -320,7 +317,7 @@ ALPHAS = ("alpha (interval)", "95 % interval", "alpha (ordinal)", "95 % interval
 
 
 def beside(question: Question, own: Beside, progress: Progress) -> Answer:
-    """The section on ratings that a model gave, its lines for a terminal and its facts; its frames are written."""
+    """The section on ratings that a model gave, its lines for a terminal and its facts."""
     people = own.people(question.results)
     agreed = question.kept.frame(
         "agreement with a model", {"model": own.ratings, "people": people}, lambda: agreements(own.ratings, people)
@@ -329,8 +326,6 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
     answers = {name: computed(replace(question, results=results), progress) for name, results in sets.items()}
     slopes = pd.concat([answer.slopes.assign(ratings=name) for name, answer in answers.items()], ignore_index=True)
     frames = {"model_agreement": agreed, "model_repeats": repeated, "rating_sets": slopes}
-    for name, frame in frames.items():
-        write_frames(frame, question.out / TABLES / name)
     blocks: list[Block] = [Text(AGREEMENT_TEXT), _agreed(agreed)] if len(agreed) else [Text(_alone(own))]
     blocks += _repeated(repeated)
     blocks.append(Text(SETS_TEXT))
@@ -351,7 +346,8 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
         for row in shown.itertuples()
     ]
     lines = [*agreement_lines, *(_set_line(name, sets[name], answer) for name, answer in answers.items())]
-    return Answer(tuple(lines), Section(BESIDE, blocks), {name: rows(frame) for name, frame in frames.items()})
+    facts = {name: rows(frame) for name, frame in frames.items()}
+    return Answer(tuple(lines), Section(BESIDE, blocks, frames), facts)
 
 
 def _agreed(agreed: pd.DataFrame) -> Table:
@@ -427,8 +423,7 @@ def silent(done: int, of: int, what: str) -> None:
 
 
 def all_answers(question: Question, mode: str, progress: Progress = silent) -> tuple[Answer, list[Section]]:
-    """What explains gains, in a mode, and the sections of all answers; their frames are written beside."""
-    new_folder(question.out)
+    """What explains gains, in a mode, and the sections of all answers."""
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)
         compared = beside(question, question.beside, progress) if question.beside else None
@@ -440,7 +435,9 @@ def all_answers(question: Question, mode: str, progress: Progress = silent) -> t
 
 
 def write_answers(question: Question, sections: Sequence[Section]) -> Path:
-    """Write analysis.md into the question's folder; the page's path."""
+    """Write analysis.md, with all that stands beside it, into the question's folder; the page's path."""
+    for section in sections:
+        section.write(question.out, question.kept)
     blocks: list[Block] = [Heading(f"{question.results.banner}Analysis of {question.results.name}")]
     if question.limits:
         blocks += [Text("What cannot be known here:"), Bullets(question.limits)]

@@ -11,11 +11,17 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analysis.figures.drawing import FigureFiles
+import pandas as pd
+
+from analysis.figures.drawing import Drawing, FigureFiles
+from analysis.figures.plan import Planned
+from analysis.kept import NOWHERE, Kept
+from analysis.tables import TABLES, write_csv, write_frames
 from tasks.plain_text import harmless
 
 
@@ -72,10 +78,14 @@ class Picture:
     title: str
     file: str
 
-    @classmethod
-    def of(cls, drawn: FigureFiles) -> Picture:
-        """A figure that was drawn into a folder beside the page."""
-        return cls(" ".join(drawn.title.splitlines()), f"{drawn.png.parent.name}/{drawn.png.name}")
+
+def pictures(figures: Iterable[Drawing | Planned]) -> list[Picture]:
+    """Figures that are drawn into folders beside the page, by their parts."""
+    return [
+        Picture(" ".join(figure.title.splitlines()), f"{figure.folder}/{name}.png")
+        for figure in figures
+        for name in figure.names
+    ]
 
 
 @dataclass(frozen=True)
@@ -91,10 +101,24 @@ Block = Heading | Text | Bullets | Table | Picture | Fold
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a title; what stands before the first titled section of a page has the title ``""``."""
+    """Blocks under a title; what stands before the first titled section of a page has the title ``""``.
+
+    ``frames`` are written beside the page as CSV and Parquet, ``lists`` as CSV alone, and ``figures`` are drawn.
+    """
 
     title: str
     blocks: Sequence[Block]
+    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    lists: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    figures: Sequence[Drawing | Planned] = ()
+
+    def write(self, out: Path, kept: Kept = NOWHERE) -> list[FigureFiles]:
+        """Write into the page's folder what stands beside it; the figures' files."""
+        for name, frame in self.frames.items():
+            write_frames(frame, out / TABLES / name)
+        for name, frame in self.lists.items():
+            write_csv(frame, out / TABLES / name)
+        return [files for figure in self.figures for files in figure.write(out, kept)]
 
 
 # Sections printed as Markdown, in which nothing that an entry says becomes a tag, a link or a picture.

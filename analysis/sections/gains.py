@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
-from analysis.figures.drawing import FigureFiles
+from analysis.figures.forest import FOREST
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.layout import FULL, LIMIT
+from analysis.figures.register import figures_of
+from analysis.figures.uncertainty_map import MAP
 from analysis.gains.comparisons import AGAINST, CHOSEN, SCORES, SINGLES
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
@@ -18,7 +20,7 @@ from analysis.gains.pairs import luck_of_a_run
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL, p_text
 from analysis.results.study_results import StudyResults
-from analysis.sections.blocks import Block, Picture, Section, Table, Text
+from analysis.sections.blocks import Block, Section, Table, Text, pictures
 from analysis.tables import count, interval, number, percent, yes_no
 from tasks.plain_text import counted
 
@@ -97,8 +99,9 @@ def learned(study: StudyResults) -> Section:
     return Section("Learned or not", [Text(text), Table(head, rows), *ends])
 
 
-def glance(maps: Sequence[FigureFiles]) -> Section | None:
+def glance(study: StudyResults) -> Section | None:
     """The uncertainty map of every setting, with how it is read; nothing where a study plans no transfer."""
+    figures = figures_of(study, MAP)
     text = (
         "The larger a square, the surer the gain or harm: its area is the gain over the half-width of its 95 %"
         f" interval, full from {FULL:.0f} times on; few seeds count less, for then the interval itself is uncertain."
@@ -106,17 +109,18 @@ def glance(maps: Sequence[FigureFiles]) -> Section | None:
         " the interval excludes 0. A frame: significant after"
         " correction. A small square is no evidence of no effect."
     )
-    return Section("At a glance", [*map(Picture.of, maps), Text(text)]) if maps else None
+    return Section("At a glance", [*pictures(figures), Text(text)], figures=figures) if figures else None
 
 
-def forests(drawn: Sequence[FigureFiles]) -> Section | None:
+def forests(study: StudyResults) -> Section | None:
     """Every target with all its intermediates; nothing where a study plans no transfer."""
+    figures = figures_of(study, FOREST)
     text = (
         "For every target all intermediates by their gain, with 95 % intervals; small dots are single seeds. The grey"
         " band is the range of the controls: a gain inside it is no more than what a second adapter alone may do. Below"
         " each title stands what the target scores alone, and by how many points floor and whole model differ from it."
     )
-    return Section("Targets one by one", [Text(text), *map(Picture.of, drawn)]) if drawn else None
+    return Section("Targets one by one", [Text(text), *pictures(figures)], figures=figures) if figures else None
 
 
 def gains(study: StudyResults) -> Section:

@@ -6,7 +6,6 @@ A claim is a gain or a harm that is significant after Benjamini and Hochberg.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from analysis.importance.question import Question
 from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
-from analysis.tables import TABLES, Declared, count, few, framed, number, write_csv
+from analysis.tables import Declared, count, few, framed, number
 
 PAIR = ["intermediate", "target", "setting"]
 ALL = "all"  # targets, or cells
@@ -222,21 +221,22 @@ SHORT = {
 }
 
 
-def answers(study: StudyResults, out: Path, further: Sequence[Block] = ()) -> Section:
-    """Rejections, units, visible gains and changed claims, with their frames written, and ``further`` blocks.
+def answers(study: StudyResults, question: Question, facts: Mapping[str, Any]) -> Section:
+    """Rejections, units, visible gains and changed claims, and whether what is said of themes and ratings changes.
 
-    Without a tested gain there is nothing but a word on that, and what is further.
+    ``facts`` are those of the guarded answer. Without a tested gain there is nothing else but a word on that.
     """
-    gains = study.gains
+    gains, explained = study.gains, explanation_changes(question.contrasts, facts.get("choices", ()))
+    lists, further = {"reviewer_explained": explained}, _explanations(explained) if len(explained) else []
     if not gains.p.notna().any():
         text = "No gain has a p, so there is nothing to correct and no claim to change."
-        return Section(TITLE, [Text(text), *further])
+        return Section(TITLE, [Text(text), *further], lists=lists)
     asked = {"gains": gains, "others": study.others, "visible": study.visible}
     frames = study.kept.parts("reviewer", asked, lambda: _frames(**asked, manifest=study.manifest))
-    for name, frame in {**frames, "second_metric": study.others}.items():
-        write_csv(frame, out / f"reviewer_{name}")
+    lists |= {f"reviewer_{name}": frame for name, frame in {**frames, "second_metric": study.others}.items()}
     blocks = [*_rejections(study, frames["rejections"]), *_units_table(study, frames["units"])]
-    return Section(TITLE, [*blocks, *_changes(study, frames["changes"], frames["claims"]), *further])
+    blocks += _changes(study, frames["changes"], frames["claims"])
+    return Section(TITLE, [*blocks, *further], lists=lists)
 
 
 def _frames(
@@ -247,12 +247,7 @@ def _frames(
     return {**counted, "changes": by_choice, "claims": claims}
 
 
-def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
-    """Whether what is said of themes and ratings changes with the pairs; ``facts`` are those of the guarded answer."""
-    frame = explanation_changes(question.contrasts, facts.get("choices", ()))
-    write_csv(frame, question.out / TABLES / "reviewer_explained")
-    if frame.empty:
-        return []
+def _explanations(frame: pd.DataFrame) -> list[Block]:
     text = Text(
         f"Contrasts of mean gains between themes with p (max-corrected) <= {LEVEL}, and the smallest p of a rating's"
         " slope (mixed model). Not asked: no specification has such pairs.",

@@ -8,7 +8,7 @@ one of them takes part in, before anything is computed, so that no table, figure
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,9 +18,10 @@ from adapters_store.key import key_of
 from adapters_store.measures import CONTAMINATION, SWAPPED, contamination_inputs
 from adapters_store.roles import BASELINE, TRANSFER, role_of
 from adapters_store.store import Measure, Store
-from analysis.figures.drawing import FigureFiles
-from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
+from analysis.figures.boards import BOARD, CONTEXT, RELIABILITY
+from analysis.figures.heatmaps import HEATMAP, METRIC_NAMES
+from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE, paper_figures, why_not_drawn
+from analysis.figures.register import figures_of
 from analysis.gains.cells import Manifest, Snapshot, mixed_columns, not_compared
 from analysis.gains.pairs import FEW_GROUPS
 from analysis.gains.significance import p_text
@@ -28,7 +29,7 @@ from analysis.importance.question import Question
 from analysis.kept import versions
 from analysis.results.leaderboard import has_systems
 from analysis.results.study_results import StudyResults
-from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
+from analysis.sections.blocks import Block, Bullets, Fold, Heading, Section, Table, Text, pictures
 from analysis.tables import count, few, inline, interval, number, percent, signed, tally, yes_no
 from tasks.plain_text import counted
 from tasks.rationales import FORMS
@@ -167,18 +168,21 @@ def _ordered(study: StudyResults) -> list[Block]:
     return [Text("Targets alone whose classes have an order:"), Table(head, rows)] if rows else []
 
 
-def heatmaps(drawn: Sequence[FigureFiles]) -> Section:
+def heatmaps(study: StudyResults) -> Section:
     """Every heatmap with its title."""
-    return Section("Heatmaps", list(map(Picture.of, drawn)))
+    figures = figures_of(study, HEATMAP)
+    return Section("Heatmaps", pictures(figures), figures=figures)
 
 
-def figures(drawn: Sequence[FigureFiles], why_not_drawn: Sequence[str]) -> Section:
+def figures(question: Question) -> Section:
     """The paper's figures with their titles, importances behind a fold, and why others are not there."""
-    pictures = [
-        Fold(NO_EVIDENCE, [Text(IN_SAMPLE), Picture.of(figure)]) if figure.png.stem == FIGURE_2 else Picture.of(figure)
+    drawn = paper_figures(question)
+    shown = [
+        Fold(NO_EVIDENCE, [Text(IN_SAMPLE), *pictures([figure])]) if figure.name == FIGURE_2 else pictures([figure])[0]
         for figure in drawn
     ]
-    return Section("The paper's figures", [*pictures, *map(Text, why_not_drawn)])
+    why_not = map(Text, why_not_drawn(question.results, question.similarities))
+    return Section("The paper's figures", [*shown, *why_not], figures=drawn)
 
 
 def flags(study: StudyResults) -> Section:
@@ -385,15 +389,15 @@ CALIBRATION_HEAD = (
 )
 
 
-def leaderboard(study: StudyResults, drawn: Sequence[FigureFiles]) -> Section | None:
+def leaderboard(study: StudyResults) -> Section | None:
     """Its figures, a table for every target and setting, how people do, and what probabilities and rationales are.
 
     None of a study without systems.
     """
     if not has_systems(study.manifest):
         return None
-    board = study.leaderboard
-    blocks: list[Block] = [Text(BOARD_TEXT), *map(Picture.of, drawn)]
+    board, figures = study.leaderboard, figures_of(study, BOARD, RELIABILITY)
+    blocks: list[Block] = [Text(BOARD_TEXT), *pictures(figures)]
     for (target, setting), rows in board.board.groupby(["target", "setting"], sort=False):
         first = rows.iloc[0]
         facts = f"{METRIC_NAMES[first.metric]}, {count(first.n_test)} rows in {count(first.n_groups)} groups"
@@ -411,7 +415,7 @@ def leaderboard(study: StudyResults, drawn: Sequence[FigureFiles]) -> Section | 
             blocks.append(Table(head, [in_words(row) for row in rows.itertuples()]))
     if len(board.rationales):
         blocks += [Text(RATIONALE_TEXT, lead="Rationales."), *_rationales(study, board.rationales)]
-    return Section("Leaderboard", blocks)
+    return Section("Leaderboard", blocks, board.frames, figures=figures)
 
 
 def people_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the frame of people
@@ -494,7 +498,7 @@ CONTEXT_HEAD = (
 )
 
 
-def context(study: StudyResults, drawn: Sequence[FigureFiles]) -> Section | None:
+def context(study: StudyResults) -> Section | None:
     """What swapped contexts change, of every target and whoever was asked, below the figure of tasks."""
     if study.probes.empty:
         return None
@@ -511,6 +515,6 @@ def context(study: StudyResults, drawn: Sequence[FigureFiles]) -> Section | None
         )
         for row in swapped.itertuples()
     ]
-    return Section(
-        "Do they read the context?", [*map(Picture.of, drawn), Text(CONTEXT_TEXT), Table(CONTEXT_HEAD, rows)]
-    )
+    figures = figures_of(study, CONTEXT)
+    blocks: list[Block] = [*pictures(figures), Text(CONTEXT_TEXT), Table(CONTEXT_HEAD, rows)]
+    return Section("Do they read the context?", blocks, {"probes": study.probes}, figures=figures)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
+from adapters_store.disk import new_folder
 from harness.cli.options import (
     STORED_OR_PUBLISHED,
     Leaves,
@@ -88,16 +89,19 @@ def add(leaves: Leaves) -> None:
 def analyze(options: argparse.Namespace) -> int:
     """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
     from analysis.sections.answers import all_answers, write_answers
-    from analysis.sections.importance import write_tables
-    from analysis.tables import TABLES
+    from analysis.sections.importance import paper_tables
+    from analysis.tables import TABLES, write_csv
 
     question = _with_model(question_of(options), options)
+    new_folder(question.out)
     with Steps(quiet=options.quiet) as steps:
         answer, sections = all_answers(question, options.mode, steps.show)
     page = write_answers(question, sections)
-    tables = write_tables(question.results, question.out / TABLES, question.kept)
+    tables = {question.out / TABLES / name: frame for name, frame in paper_tables(question).items()}
+    for stem, frame in tables.items():
+        write_csv(frame, stem)
     if options.json:
-        paths = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
+        paths = {"page": str(page), "tables": [f"{stem}.csv" for stem in tables], "limits": list(question.limits)}
         print_json(paths | {"mode": options.mode, **answer.facts})
     else:
         print(*question.limits, *answer.lines, page, sep="\n")

@@ -111,36 +111,19 @@ def add_figures(leaves: Leaves) -> None:
 
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
-    from analysis.figures.boards import write_boards, write_context, write_reliability
-    from analysis.figures.forest import write_forests
-    from analysis.figures.heatmaps import write_heatmaps
-    from analysis.figures.paper_figures import why_not_drawn
-    from analysis.figures.paper_figures import write_figures as draw
-    from analysis.figures.uncertainty_map import write_maps
+    from analysis.figures.paper_figures import paper_figures, why_not_drawn
+    from analysis.figures.register import figures_of
     from analysis.importance.question import of_study
-    from analysis.results.leaderboard import has_systems
-    from analysis.tables import FIGURES, PAPER_FIGURES
 
     if options.study == PUBLISHED:
         question = question_of(options)
+        of_grid = []
     else:
         study = stored(options)
-        question = of_study(study, out_of(options))
-        drawings, manifest, kept = question.out / FIGURES, study.manifest, study.kept
-        drawn = write_maps(study.gains, manifest, drawings, kept, prints=True)
-        faced = study.gains, study.controls, study.merged, study.baselines, study.cells
-        drawn += write_forests(*faced, manifest, drawings, kept, prints=True)
-        if has_systems(manifest):
-            drawn += write_boards(study.leaderboard.board, manifest, drawings, kept, prints=True)
-            drawn += write_reliability(study.leaderboard, manifest, drawings, kept, prints=True)
-        drawn += write_context(study.probes, study.gains, manifest, drawings, kept)
-        drawn += write_heatmaps(study.gains, study.baselines, manifest, drawings, kept, study.merged)
-        for figure in drawn:
-            print(f"{figure.png}\n{figure.svg}")
-    alike, kept = question.similarities, question.kept
-    printed = question.out / PAPER_FIGURES
-    for figure in draw(question.results, question.counted, printed, note=question.note, similarities=alike, kept=kept):
-        print(f"{figure.png}\n{figure.svg}")
-    for reason in why_not_drawn(question.results, alike):
+        question, of_grid = of_study(study, out_of(options)), figures_of(study)
+    for figure in [*of_grid, *paper_figures(question)]:
+        for files in figure.write(question.out, question.kept, prints=True):
+            print(f"{files.png}\n{files.svg}")
+    for reason in why_not_drawn(question.results, question.similarities):
         print(reason, file=sys.stderr)
     return 0

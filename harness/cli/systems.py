@@ -56,23 +56,24 @@ SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "weighted F1", 
 
 def show_leaderboard(options: argparse.Namespace) -> int:
     """Write frames and figures of the leaderboard, and print a table for every target and setting."""
-    from analysis.figures.boards import write_boards, write_reliability
+    from analysis.figures.boards import BOARD, RELIABILITY
+    from analysis.figures.register import figures_of
     from analysis.results.study_results import StudyResults
     from analysis.sections.study import ASKED_HEAD, BOARD_HEAD, asked_rows, board_row
-    from analysis.tables import FIGURES, TABLES, write_frames
+    from analysis.tables import TABLES, write_frames
 
     name = name_of(options.study)
-    frames = StudyResults.of(*open_study(Store(Path(options.store)), name))
-    board, out = frames.leaderboard, Path(options.out or f"results/{name}")
+    study = StudyResults.of(*open_study(Store(Path(options.store)), name))
+    board, out = study.leaderboard, Path(options.out or f"results/{name}")
     for target in options.target:
-        if target not in (known := list(frames.manifest["tasks"])):
+        if target not in (known := list(study.manifest["tasks"])):
             raise BadInput(f"--target {target}: not a task of study {name!r}{nearest(target, known)}")
     for file, frame in board.frames.items():
         write_frames(frame, out / TABLES / file)
-    drawn = write_boards(board.board, frames.manifest, out / FIGURES, frames.kept, prints=True)
-    drawn += write_reliability(board, frames.manifest, out / FIGURES, frames.kept, prints=True)
-    files = [*(f"{out / TABLES / file}.csv" for file in board.frames), *(str(figure.png) for figure in drawn)]
-    targets = options.target or list(frames.manifest["tasks"])
+    drawn = [figure.write(out, study.kept, prints=True) for figure in figures_of(study, BOARD, RELIABILITY)]
+    files = [f"{out / TABLES / file}.csv" for file in board.frames]
+    files += [str(part.png) for parts in drawn for part in parts]
+    targets = options.target or list(study.manifest["tasks"])
     names = ("board", "rationales", "people", "calibration")
     shown, *beside = ((frame := getattr(board, name))[frame.target.isin(targets)] for name in names)
     if options.json:
@@ -81,7 +82,7 @@ def show_leaderboard(options: argparse.Namespace) -> int:
         print_json({**rows, "files": files})
         return 0
     for (target, setting), rows in shown.groupby(["target", "setting"], sort=False):
-        print(f"{frames.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
+        print(f"{study.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
         entries = [dict(zip(BOARD_HEAD, board_row(row), strict=True)) for row in rows.itertuples()]
         print_rows(entries, as_json=False, spare=SPARE)
         _print_beside([of[(of.target == target) & (of.setting == setting)] for of in beside])

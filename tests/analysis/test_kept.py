@@ -186,7 +186,7 @@ def test_the_second_report_computes_nothing_and_has_the_same_bytes(reported, tmp
         monkeypatch.setattr(study_results, name, None)
     monkeypatch.setattr("analysis.figures.drawing.file_of", None)
     monkeypatch.setattr("analysis.sections.importance.mixed", None)
-    for name in ("page.document._parts", "sections.reviewer._frames", "figures.forest.forest_frame"):
+    for name in ("page.document._parts", "sections.reviewer._frames", "figures.forest._forest_frame"):
         monkeypatch.setattr(f"analysis.{name}", None)
     report(store, manifest, tmp_path / "again", draws=DRAWS)
     assert first == files_of(tmp_path / "again") and "tables/gains.csv" in first

@@ -18,7 +18,7 @@ from analysis.figures import corpus, paper_figures
 from analysis.figures.boards import board_frame, board_plan, draw_context
 from analysis.figures.drawing import file_of, pictures, plain_text_settings, write_figure_files
 from analysis.figures.explanations import choices_of_slopes, draw_rows, likelihood_profile
-from analysis.figures.heatmaps import _own_heatmap, write_map
+from analysis.figures.heatmaps import heatmap, write_map
 from analysis.figures.plan import figure_of_plan
 from analysis.ratings.agreement import differences
 from analysis.results.comparisons import BY_TASK
@@ -102,7 +102,7 @@ def sensitivities() -> pd.DataFrame:
 
 
 FIGURES: dict[str, Callable[[], Drawing]] = {
-    "heatmap": lambda: (heat("A task"), partial(_own_heatmap, metric="macro_f1")),
+    "heatmap": lambda: (heat("A task"), partial(heatmap, metric="macro_f1", limit=5.0)),
     "figure 2": lambda: (bars("A feature"), paper_figures.importance_bars),
     "figure 3": lambda: (themes("A theme"), paper_figures.theme_bars),
     "figures 6 and 7": lambda: (paper_figures.percent_squares(results(), "pearson_r"), paper_figures.percent_map),

@@ -7,13 +7,14 @@ import pytest
 
 from analysis.figures.paper_figures import (
     cosine_map,
-    heuristic_figures,
     importance_bars,
     importance_rows,
+    paper_figures,
     rank_map,
     similarity_squares,
     why_not_drawn,
 )
+from analysis.importance.question import Question, of_published
 from analysis.results.published import table
 from analysis.results.similarity import SIMILARITIES
 
@@ -90,7 +91,9 @@ def test_figures_are_drawn_with_their_frames_and_repeat(published, similarities,
     few = dataclasses.replace(published, name="few", gains=published.gains[:10])
     tasks = similarities.target.unique()[:6]
     similarities = similarities[similarities.intermediate.isin(tasks) & similarities.target.isin(tasks)]
-    first, again = (heuristic_figures(few, similarities, tmp_path / name) for name in ("a", "b"))
+    question = Question(few, {}, (), tmp_path, similarities=similarities)
+    figures = [figure for figure in paper_figures(question) if "similarity" in figure.name]
+    first, again = ([files for one in figures for files in one.write(tmp_path / name)] for name in ("a", "b"))
     assert [one.png.name for one in first] == ["figure-9-data-similarity.png", "figure-10-task-similarity.png"]
     for one, other in zip(first, again, strict=True):
         assert one.svg.read_bytes() == other.svg.read_bytes()
@@ -110,7 +113,7 @@ def test_the_reason_is_told_where_there_is_no_figure(published):
 
 def test_figure_2_of_too_many_pairs_is_not_drawn_and_says_what_computes_it(published, tmp_path, monkeypatch):
     monkeypatch.setattr("analysis.figures.paper_figures.MOST_PAIRS", 305)
-    assert heuristic_figures(published, None, tmp_path) == []
+    assert not [one for one in paper_figures(of_published(tmp_path)) if one.name.startswith("figure-2")]
     why = why_not_drawn(published, None)[0]
     assert "306 pairs; beyond 305" in why
     assert "empathy-transfer study analyze published --mode paper" in why

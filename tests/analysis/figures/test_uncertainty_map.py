@@ -28,8 +28,9 @@ from analysis.figures.plan import (
     text_width,
     wrapped,
 )
-from analysis.figures.uncertainty_map import FILLED, map_plan, map_words, write_maps
+from analysis.figures.uncertainty_map import FILLED, map_plan, map_words, maps
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
+from tests.support.studies.page_study import study_of
 
 LONG = "A task with a title that is much longer than there is room for, number"
 HOSTILE = "Costs $5 \\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over " + "x" * 140
@@ -251,7 +252,8 @@ def test_tasks_stand_by_metric_family_and_median():
 def test_the_figure_is_recomputed_from_the_file_beside_it(tmp_path):
     manifest = made_up_manifest(6, title='A, "quoted" title\n')
     gains = made_up_gains(manifest, np.random.default_rng(3), planted=(8.0,), missing=2)
-    (files,) = write_maps(gains, manifest, tmp_path, prints=True)
+    (figure,) = maps(study_of(manifest, gains=gains))
+    (files,) = figure.write(tmp_path, prints=True)
     stem = files.png.with_suffix("")
     for ending in ("png", "svg", "pdf", "csv"):
         assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending
@@ -259,9 +261,9 @@ def test_the_figure_is_recomputed_from_the_file_beside_it(tmp_path):
     assert list(kept.columns) == list(COLUMNS)
     assert map_plan(kept, files.title) == map_plan(files.frame, files.title)
     assert "SYNTHETIC DATA" in files.title and "SYNTHETIC DATA" in files.svg.read_text(encoding="utf-8")
-    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write_maps(gains, manifest, tmp_path, prints=True)
-    assert first == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    first = {path.name: path.read_bytes() for path in stem.parent.iterdir()}
+    figure.write(tmp_path, prints=True)
+    assert first == {path.name: path.read_bytes() for path in stem.parent.iterdir()}
 
 
 def test_a_study_without_an_interval_or_a_gain_is_drawn(tmp_path):
@@ -273,7 +275,7 @@ def test_a_study_without_an_interval_or_a_gain_is_drawn(tmp_path):
     assert plan.layers["squares"] == [] and len([m for m in plan.layers["ground"] if type(m).__name__ == "Dot"]) == 6
     nothing = gains.assign(n_seeds=0, points=np.nan, low=np.nan, high=np.nan, significant=False)
     check_legible(map_plan(map_frame(nothing, manifest, setting="full"), "nothing"))
-    assert write_maps(gains.iloc[:0], manifest, tmp_path) == []
+    assert list(maps(study_of(manifest, gains=gains.iloc[:0]))) == []
 
 
 def test_the_page_gets_every_mark_of_the_plan():

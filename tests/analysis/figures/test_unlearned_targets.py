@@ -60,10 +60,7 @@ def test_the_heatmap_marks_only_what_may_be_claimed_and_says_so_in_the_title_of_
 
 
 def test_the_forest_marks_only_what_may_be_claimed_and_says_so_in_the_title_of_the_panel(study) -> None:
-    (_, manifest), results = study
-    frame = forest_frame(
-        results.gains, results.controls, results.merged, results.baselines, results.cells, manifest, "full"
-    )
+    frame = forest_frame(study[1], "full")
     assert set(frame.panel) == {"Title of hope (not learned)", "Title of role"}
     assert set(frame[frame.is_significant].target) == {"role"}
 

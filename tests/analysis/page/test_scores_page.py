@@ -26,7 +26,7 @@ ANSWER = Answer((), Section("What explains a gain", [Text("Not asked here.")]), 
 def content_of(folder):
     """What the page says, but for the answer to what explains gains, which takes long."""
     sections = Section("", [Heading("Printed scores")]), ANSWER.section
-    return Report("Printed scores", of_published(folder), ANSWER, (), sections)
+    return Report("Printed scores", of_published(folder), ANSWER, sections)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_the_report_of_printed_scores_writes_one_page_beside_its_text(tmp_path):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
-    write_page(content_of(folder), folder / "report.html")
+    write_page(content_of(folder), (), folder / "report.html")
     return (folder / "report.html").as_uri()
 
 

@@ -7,7 +7,7 @@ from io import StringIO
 import pandas as pd
 import pytest
 
-from analysis.figures.paper_figures import percent_squares, write_figures
+from analysis.figures.paper_figures import paper_figures, percent_squares
 from analysis.gains.gains import gains
 from analysis.importance.question import of_grids
 from analysis.ratings.agreement import differences
@@ -176,7 +176,7 @@ def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
     ]
     squares = percent_squares(by_setting["full"], "pearson_r").set_index("intermediate")
     assert squares.status.drop("").to_dict() == {"epitome_er": "undefined", "one": "missing", "two": "not_planned"}
-    drawn = write_figures(question.results, question.counted, tmp_path / "out")
+    drawn = [files for figure in paper_figures(question) for files in figure.write(tmp_path / "out")]
     assert all(path.stat().st_size > 5000 for one in drawn for path in (one.png, one.svg))
 
 
@@ -187,7 +187,7 @@ def test_a_study_whose_pairs_are_all_missing_is_analyzed(tmp_path):
     page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "cannot be compared" in page
     assert score_matrix(question.results, "macro_f1").drop(columns="intermediate").notna().sum().sum() == 0
-    write_figures(question.results, question.counted, tmp_path / "out")
+    assert [figure.write(tmp_path / "out") for figure in paper_figures(question)]
 
 
 def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
@@ -201,16 +201,15 @@ def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
     assert "nothing can be said about what they explain" in page
     assert "No task of these results has a theme" in page
     assert len(ratings_table(by_setting["full"])) == len(differences(by_setting["full"])) == 0
-    write_figures(by_setting["full"], by_setting, tmp_path / "out")
+    assert [figure.write(tmp_path / "out") for figure in paper_figures(question)]
 
 
 def test_made_up_data_say_so(tmp_path):
     by_setting = stored(tmp_path, synthetic=True)
     question = of_grids(by_setting, tmp_path / "out")
     assert write_answers(question, answered(question)).read_text(encoding="utf-8").startswith("# SYNTHETIC DATA: ")
-    drawn = write_figures(question.results, question.counted, tmp_path / "out")
-    assert all(one.title.startswith("SYNTHETIC DATA: ") for one in drawn)
-    assert all("SYNTHETIC DATA" in one.svg.read_text(encoding="utf-8") for one in drawn)
+    assert all(one.title.startswith("SYNTHETIC DATA: ") for one in paper_figures(question))
+    assert all("SYNTHETIC DATA" in one.svg.read_text(encoding="utf-8") for one in paper_figures(question))
 
 
 def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):

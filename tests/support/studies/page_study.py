@@ -14,8 +14,9 @@ from typing import Any
 import pandas as pd
 
 from adapters_store import Store
-from analysis.gains.cells import Manifest
+from analysis.gains.cells import Manifest, Snapshot
 from analysis.importance.question import of_study
+from analysis.kept import NOWHERE
 from analysis.page.document import Report
 from analysis.report import report
 from analysis.results.study_results import StudyResults
@@ -69,7 +70,14 @@ def page_content(store: Store, manifest: Manifest, out: Path, *, draws: int = 10
     study = StudyResults.of(store, manifest, draws=draws)
     sections = [part(study) for part in (study_sections.opening, study_sections.tasks, study_sections.caveats)]
     title = str(manifest["study"].get("title") or manifest["name"])
-    return study, Report(title, of_study(study, out), SILENT, (), sections)
+    return study, Report(title, of_study(study, out), SILENT, sections)
+
+
+def study_of(manifest: Manifest, **frames: pd.DataFrame) -> StudyResults:
+    """A study without a store that has these frames and no others."""
+    study = StudyResults(Snapshot(Path("nowhere")), manifest)
+    vars(study).update(frames, kept=NOWHERE)
+    return study
 
 
 def with_frames(study: StudyResults, **frames: pd.DataFrame) -> StudyResults:

@@ -13,7 +13,7 @@ from analysis.gains.gains import gains
 from analysis.results.study_results import StudyResults
 from analysis.sections.gains import merged as section
 from tests.support.studies.fake_study import FakeTask, fake_study
-from tests.support.studies.page_study import with_frames
+from tests.support.studies.page_study import study_of, with_frames
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("tone"))
 BEST = {"rule": "outputs", "best": 1, "by": "validation", "weights": {"similarity": "logme", "measures": {}}}
@@ -130,7 +130,8 @@ def test_means_are_over_targets_with_intervals_of_students_t(made):
 def test_they_stand_below_a_line_in_the_heatmap_and_deepen_no_colour(made):
     pairs, alone, rows = gains(*made, draws=50), baselines(*made, draws=50), merged_gains(*made, draws=50)
     own, both = (
-        all_squares(pairs, alone, made[1], metric="macro_f1", setting="full", merged=merged) for merged in (None, rows)
+        all_squares(study_of(made[1], gains=pairs, baselines=alone, merged=merged), "macro_f1", "full")
+        for merged in (rows[:0], rows)
     )
     assert list(dict.fromkeys(both.row[of_merged(both)])) == ["merged: all", "merged: best"]
     assert list(dict.fromkeys(both.row))[-2:] == ["merged: all", "merged: best"]
