@@ -173,30 +173,64 @@ def colour_limit(points: pd.Series) -> float:
 
 def heatmap(squares: pd.DataFrame, title: str, *, metric: str, limit: float) -> Figure:
     """Draw the squares: colour is the gain in points, the number the score, an asterisk a significant gain."""
-    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
-    points = squares.pivot(index="intermediate", columns="target", values="points")
-    points = points.loc[rows.intermediate, columns.target].astype(float)
-    figure = empty_figure(6.0 + 0.55 * len(columns), 4.4 + 0.34 * len(rows))
-    axes = figure.subplots()
+    rows = squares.drop_duplicates("intermediate")
+    figure = empty_figure(6.0 + 0.55 * squares.target.nunique(), 4.4 + 0.34 * len(rows))
     label = f"gain in points of {METRIC_NAMES[metric]} (x 100)"
     label += f"\nscale ends at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
-    bar = {"label": label, "extend": "both", "shrink": 0.8}
-    colour_squares(axes, points.to_numpy(), colours=COLOURS, least=-limit, most=limit, bar=bar)
-    across, down = (
-        {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
-    )
-    for square in (Square(*values) for values in squares.itertuples(index=False)):
-        _draw_square(axes, square, across[square.target], down[square.intermediate])
-    make_legible(axes)
-    axes.axhline(1, color="black", linewidth=1.2)
+    axes = coloured_grid(figure, squares, "points", {"label": label, "extend": "both"}, least=-limit, most=limit)
+    write_scores(axes, squares, is_bold=True)
     if (is_merged := of_merged(rows)).any():
         axes.axhline(int(np.argmax(is_merged)), color="black", linewidth=1.2)
-    name_squares(axes, list(rows.row), list(columns.column))
     for scale in figure.axes[1:]:
         scale.yaxis.label.set_fontsize(8)
     figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
-    explain_squares(figure, squares, _signs(squares))
+    signs = {  # the asterisk is explained where there is none, too
+        f"* p(BH) <= {LEVEL:.2f}".replace("0.", "."): True,
+        f"{DAGGER} collapsed training (this cell or its baseline)": squares.is_collapsed.any(),
+        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
+    }
+    explain_squares(figure, squares, signs)
     return figure
+
+
+def coloured_grid(
+    figure: Figure,
+    squares: pd.DataFrame,
+    value: str,
+    bar: Mapping[str, Any],
+    *,
+    least: float,
+    most: float,
+    colours: str = COLOURS,
+) -> Axes:
+    """A square per row of ``squares``, coloured by its ``value``; rows (intermediates) and columns (targets) named."""
+    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
+    values = squares.pivot(index="intermediate", columns="target", values=value)
+    values = values.loc[rows.intermediate, columns.target].astype(float)
+    axes = figure.subplots()
+    colour_squares(axes, values.to_numpy(), colours=colours, least=least, most=most, bar={"shrink": 0.8, **bar})
+    name_squares(axes, list(rows.row), list(columns.column))
+    return axes
+
+
+def write_scores(axes: Axes, squares: pd.DataFrame, *, is_bold: bool) -> None:
+    """Write every square's score and marks, fill those without a gain, and part targets alone from all below.
+
+    What is significant is bold if that ``is_bold``.
+    """
+    across, down = (
+        {name: place for place, name in enumerate(dict.fromkeys(squares[role]))} for role in ("target", "intermediate")
+    )
+    for square in squares.itertuples():
+        x, y = across[square.target], down[square.intermediate]
+        if square.status in FILLS:
+            cover(axes, x, y, **FILLS[square.status])
+        if np.isfinite(square.score):
+            marks = "*" * square.is_significant + DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
+            weight = "bold" if is_bold and square.is_significant else "normal"
+            write_in_square(axes, x, y, bare(square.score) + marks, weight=weight)
+    make_legible(axes)
+    axes.axhline(1, color="black", linewidth=1.2)
 
 
 def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
@@ -219,27 +253,6 @@ def _status(n_seeds: int, score: float, otherwise: str) -> str:
     if n_seeds == 0:
         return "missing"
     return otherwise if np.isfinite(score) else "undefined"
-
-
-def _draw_square(axes: Axes, square: Square, x: int, y: int) -> None:
-    """Write a square's score and marks, and fill it where there is no gain to colour."""
-    if square.status in FILLS:
-        cover(axes, x, y, **FILLS[square.status])
-    if not np.isfinite(square.score):
-        return
-    text = bare(square.score) + "*" * square.is_significant
-    text += DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
-    weight = "bold" if square.is_significant else "normal"
-    write_in_square(axes, x, y, text, weight=weight)
-
-
-def _signs(squares: pd.DataFrame) -> dict[str, bool]:
-    """What the marks of a study's squares mean; the asterisk is explained where there is none, too."""
-    return {
-        f"* p(BH) <= {LEVEL:.2f}".replace("0.", "."): True,
-        f"{DAGGER} collapsed training (this cell or its baseline)": squares.is_collapsed.any(),
-        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
-    }
 
 
 def explain_squares(figure: Figure, squares: pd.DataFrame, signs: Mapping[str, bool]) -> None:

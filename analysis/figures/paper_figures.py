@@ -15,7 +15,6 @@ import pandas as pd
 
 from analysis.figures.drawing import (
     Drawing,
-    colour_squares,
     cover,
     figure_of,
     legend_mark,
@@ -28,14 +27,14 @@ from analysis.figures.drawing import (
 )
 from analysis.figures.heatmaps import (
     ALONE,
-    COLOURS,
     DAGGER,
     DOUBLE_DAGGER,
     FILLS,
     METRIC_NAMES,
     colour_limit,
+    coloured_grid,
     explain_squares,
-    name_squares,
+    write_scores,
 )
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import SIMILARITY, features_of, pair_features
@@ -165,30 +164,18 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
 def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap: the colour is the change in percent of the target alone, the number the score."""
     limit = colour_limit(squares.percent)
-    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
-    figure = figure_of(4.2 + 0.55 * len(columns), 3.2 + 0.33 * len(rows), title)
-    axes = figure.subplots()
-    values = squares.pivot(index="intermediate", columns="target", values="percent")
-    values = values.loc[rows.intermediate, columns.target].astype(float)
-    bar = {"label": f"percent change (scale ends at {limit:.1f})", "extend": "both", "shrink": 0.8}
-    colour_squares(axes, values.to_numpy(), colours=COLOURS, least=-limit, most=limit, bar=bar)
-    across, down = (
-        {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
-    )
-    for square in squares.itertuples():
-        x, y = across[square.target], down[square.intermediate]
-        if square.status in FILLS:
-            cover(axes, x, y, **FILLS[square.status])
-        if np.isfinite(square.score):
-            marks = "*" * square.is_significant + DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
-            write_in_square(axes, x, y, bare(square.score) + marks)
-    make_legible(axes)
-    axes.axhline(1, color="black", linewidth=1.2)
-    name_squares(axes, list(rows.row), list(columns.column))
+    figure = figure_of(4.2 + 0.55 * squares.target.nunique(), 3.2 + 0.33 * squares.intermediate.nunique(), title)
+    bar = {"label": f"percent change (scale ends at {limit:.1f})", "extend": "both"}
+    write_scores(coloured_grid(figure, squares, "percent", bar, least=-limit, most=limit), squares, is_bold=False)
     for scale in figure.axes[1:]:
         scale.tick_params(labelsize=8.5)
         scale.yaxis.label.set_fontsize(9)
-    explain_squares(figure, squares, _signs(squares))
+    signs = {
+        f"* p(BH) <= {LEVEL:g}": squares.is_significant.any(),
+        f"{DAGGER} collapsed training": squares.is_collapsed.any(),
+        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
+    }
+    explain_squares(figure, squares, signs)
     return figure
 
 
@@ -242,15 +229,6 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     )
     make_plain(axes)
     return figure
-
-
-def _signs(squares: pd.DataFrame) -> dict[str, bool]:
-    """What the marks that occur mean."""
-    return {
-        f"* p(BH) <= {LEVEL:g}": squares.is_significant.any(),
-        f"{DAGGER} collapsed training": squares.is_collapsed.any(),
-        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
-    }
 
 
 # What may predict a transfer: importances of features (2), similarities of tasks (9 and 10).
@@ -387,28 +365,21 @@ def rank_map(squares: pd.DataFrame, title: str) -> Figure:
 
 
 def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure:
-    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
-    figure = figure_of(4.0 + 0.46 * len(columns), 3.0 + 0.36 * len(rows), title)
-    axes = figure.subplots()
-    values, text = (
-        squares.pivot(index="intermediate", columns="target", values=column).loc[rows.intermediate, columns.target]
-        for column in ("similarity", "text")
-    )
-    bar = {"label": label, "shrink": 0.8}
-    off = squares.similarity[squares.intermediate != squares.target]
-    shown = values.to_numpy(float)
-    colour_squares(axes, shown, colours="cividis", least=off.min(), most=np.nanmax(shown), bar=bar)
-    for (y, x), words in np.ndenumerate(text.to_numpy(object)):
-        write_in_square(axes, x, y, words)
+    figure = figure_of(4.0 + 0.46 * squares.target.nunique(), 3.0 + 0.36 * squares.intermediate.nunique(), title)
+    is_other = squares.intermediate != squares.target
+    least, most = squares.similarity[is_other].min(), squares.similarity.max()
+    axes = coloured_grid(figure, squares, "similarity", {"label": label}, least=least, most=most, colours="cividis")
+    across, down = (list(dict.fromkeys(squares[role])) for role in ("target", "intermediate"))
+    for square in squares.itertuples():
+        write_in_square(axes, across.index(square.target), down.index(square.intermediate), square.text)
     make_legible(axes)
-    across, down = (list(names) for names in (columns.target, rows.intermediate))
-    for square in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
+    missing = squares[squares.similarity.isna() & is_other]
+    for square in missing.itertuples():
         cover(axes, across.index(square.target), down.index(square.intermediate), **FILLS["missing"])
-    name_squares(axes, list(rows.row), list(columns.column))
     for scale in figure.axes[1:]:
         scale.tick_params(labelsize=8.5)
         scale.yaxis.label.set_fontsize(9)
-    if off.isna().any():
+    if len(missing):
         handles = [legend_patch("not measured", **FILLS["missing"])]
         figure.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)
     return figure
