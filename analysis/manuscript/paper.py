@@ -21,7 +21,7 @@ from analysis.manuscript.figures import Sheet, write_figures
 from analysis.manuscript.frames import NamedFrames, Subject, read_data, write_data
 from analysis.manuscript.layout import (
     NUMBER,
-    Table,
+    Float,
     Venue,
     as_latex,
     as_markdown,
@@ -382,7 +382,7 @@ def citations(subject: Subject) -> tuple[str, str]:
     return bibliography(used(subject)), licences_page(licences(subject))
 
 
-def _write_tables(made: Sequence[Table], venue: Venue, out: Path) -> None:
+def _write_tables(made: Sequence[Float], venue: Venue, out: Path) -> None:
     for table in made:
         write_text(out / f"{table.name}.tex", table_as_latex(table, venue))
         write_text(out / f"{table.name}.md", table_as_markdown(table))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,19 @@ from analysis.ratings.agreement import BOTH, OVERALL, WITH_MEAN, WITH_PERSON, Be
 from analysis.ratings.themes import ALL, LARGER, WITHOUT, non_inferiority, rating_means, theme_counts
 from analysis.results.results import Results
 from analysis.results.similarity import SIMILARITIES
-from analysis.sections.blocks import Block, Bullets, Heading, Section, Table, Text, markdown, pictures
+from analysis.sections.blocks import (
+    COUNTS,
+    Block,
+    Bullets,
+    Column,
+    Heading,
+    Section,
+    Table,
+    Text,
+    markdown,
+    pictures,
+    small_p,
+)
 from analysis.sections.importance import (
     Answer,
     Progress,
@@ -49,6 +61,34 @@ from analysis.sections.importance import (
 from analysis.tables import interval, number, percent, signed, yes_no
 from tasks.plain_text import counted
 from tasks.ratings import constructs
+
+AGREEMENT = (
+    Column("construct", lambda row: construct_title(row["construct"])),
+    Column("raters", "raters"),
+    Column("tasks", "n_tasks", "count"),
+    Column("alpha (interval)", "alpha_interval", "alpha"),
+    Column("95 % interval", ("low_interval", "high_interval"), "alpha"),
+    Column("alpha (ordinal)", "alpha_ordinal", "alpha"),
+    Column("95 % interval", ("low_ordinal", "high_ordinal"), "alpha"),
+)
+RATER_PAIRS = (
+    Column("construct", lambda row: construct_title(row["construct"])),
+    Column("raters", lambda row: f"{row['rater_a']}, {row['rater_b']}"),
+    Column("tasks", "n_tasks", "count"),
+    Column("Spearman", "spearman", "alpha"),
+    Column("95 % interval", ("low", "high"), "alpha"),
+    Column("p", "p", "p"),
+    Column("mean difference A - B", "mean_difference", "rating"),
+)
+CONTRASTS = (
+    Column("role", "role"),
+    Column("contrast", lambda row: f"{row['theme_a']} - {row['theme_b']}"),
+    Column("tasks", lambda row: f"{row['n_a']}, {row['n_b']}", COUNTS),
+    Column("difference", "difference", "mean points"),
+    Column("95 % null limit", "by_chance", "mean points"),
+    Column("p", "p", "p"),
+    Column("p (max-corrected)", "p_max", "p"),
+)
 
 
 def ratings(question: Question) -> Section:
@@ -66,27 +106,11 @@ def ratings(question: Question) -> Section:
         " differences as in the paper, and ordinal ones, which a scale of five steps deserves. Intervals come from"
         " resampled tasks. Alpha above .8 is commonly asked for, above .667 for tentative conclusions."
     )
-    rows = [
-        (
-            *(construct_title(row.construct), row.raters, row.n_tasks),
-            *(number(row.alpha_interval, 4), interval(row.low_interval, row.high_interval, 2)),
-            *(number(row.alpha_ordinal, 4), interval(row.low_ordinal, row.high_ordinal, 2)),
-        )
-        for row in alphas.itertuples()
-    ]
-    head = ["construct", "raters", "tasks", "alpha (interval)", "95 % interval", "alpha (ordinal)", "95 % interval"]
-    each = [
-        (
-            *(construct_title(row.construct), f"{row.rater_a}, {row.rater_b}", row.n_tasks, number(row.spearman, 4)),
-            *(interval(row.low, row.high, 2), _p(row.p), number(row.mean_difference, 2)),
-        )
-        for row in pairs.itertuples()
-    ]
-    head_each = ["construct", "raters", "tasks", "Spearman", "95 % interval", "p", "mean difference A - B"]
     unrated = means[means[rated].isna().all(axis=1)].title.tolist()
-    blocks: list[Block] = [Text(text), Table(head, rows)]
-    blocks += [Text("Pairs of raters:"), Table(head_each, each)] if each else [Text("No two raters share a task.")]
-    blocks += [Text("Means over raters, by theme:"), _means(means, rated)]
+    blocks: list[Block] = [Text(text), Table.of(alphas, AGREEMENT)]
+    each = Table.of(pairs, RATER_PAIRS)
+    blocks += [Text("Pairs of raters:"), each] if each.rows else [Text("No two raters share a task.")]
+    blocks += [Text("Means over raters, by theme:"), Table.of(means, means_columns(rated))]
     blocks += [Text(f"Without ratings: {', '.join(unrated)}.")] if unrated else []
     return Section("Ratings", blocks, frames)
 
@@ -150,25 +174,21 @@ def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
     )
     is_part = contrasts.cells.str.startswith(WITHOUT)
     worst = contrasts[is_part].groupby(["role", "theme_a", "theme_b"]).p_max.max()
-    rows = [
-        (
-            *(row.cells, row.role, f"{row.theme_a} - {row.theme_b}", f"{row.n_a}, {row.n_b}"),
-            *(number(row.difference, 2), number(row.by_chance, 2), _p(row.p), _p(row.p_max)),
-            _p(worst.get((row.role, row.theme_a, row.theme_b), float("nan"))) if row.cells == ALL else "",
-        )
-        for row in contrasts[~is_part].itertuples()
-    ]
-    head = ["pairs", "role", "contrast", "tasks", "difference", "95 % null limit", "p", "p (max-corrected)"]
-    return [Text(text), Table([*head, "largest p when one family is left out"], rows)]
+
+    def of_families(row: Mapping[str, Any]) -> str:
+        p = worst.get((row["role"], row["theme_a"], row["theme_b"]), float("nan"))
+        return small_p(p) if row["cells"] == ALL else ""
+
+    columns = [Column("pairs", "cells"), *CONTRASTS, Column("largest p when one family is left out", of_families)]
+    return [Text(text), Table.of(contrasts[~is_part], columns)]
 
 
-def _means(means: pd.DataFrame, rated: list[str]) -> Table:
-    head = ["task", "theme", "raters", *(construct_title(name) for name in rated), "overall"]
-    rows = [
-        (row["title"], row["theme"] or "none", row["n_raters"], *(number(row[name], 2) for name in [*rated, OVERALL]))
-        for row in means.to_dict("records")
-    ]
-    return Table(head, rows)
+def means_columns(rated: Sequence[str]) -> list[Column]:
+    """The columns of mean ratings on these constructs."""
+    theme = Column("theme", lambda row: row["theme"] or "none")
+    of_constructs = [Column(construct_title(name), name, "rating") for name in rated]
+    overall = Column("overall", OVERALL, "rating")
+    return [Column("task", "title"), theme, Column("raters", "n_raters", "count"), *of_constructs, overall]
 
 
 def construct_title(name: str) -> str:
@@ -179,10 +199,6 @@ def construct_title(name: str) -> str:
 def _share(row: Any, kind: str) -> str:  # noqa: ANN401 - a row of a frame
     count = getattr(row, f"larger_{kind}")
     return f"{count} ({percent(count / row.n_pairs)})" if row.n_pairs else "0"
-
-
-def _p(value: float) -> str:
-    return p_text(value, 4) if pd.isna(value) or value >= 1e-4 else f"{value:.1e}"
 
 
 # The section on choosing an intermediate before its transfer is run: which rankings were right on these results.

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
 
 from analysis.figures.drawing import Drawing, FigureFiles
 from analysis.figures.plan import Planned
+from analysis.gains.significance import p_text
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import TABLES, write_csv, write_frames
+from analysis.tables import TABLES, count, interval, number, write_csv, write_frames
 from tasks.plain_text import harmless
 
 
@@ -59,12 +60,58 @@ class Bullets:
         return cls([f"{name}: {value}" for name, value in facts.items()])
 
 
+# Kinds of values: digits of a number on a page and of the ends of its interval; counts; p; and words.
+LABEL, COUNTS = "label", "counts"  # kinds of values in words: names at the left, and several numbers at the right
+DIGITS = {"score": (3, 2), "points": (1, 1), "mean points": (2, 2), "alpha": (4, 2), "rating": (2, 2)}
+
+
+class Column(NamedTuple):
+    """A column of tables on pages and in print: its heading, what of a row stands in it, and of which kind that is.
+
+    ``shows`` is a field of the row, the two ends of an interval, or a function of the row.
+    """
+
+    head: str
+    shows: str | tuple[str, str] | Callable[[Mapping[str, Any]], object]
+    kind: str = LABEL
+
+    def values(self, row: Mapping[str, Any]) -> list[Any]:
+        """The value of a row, or both ends of its interval."""
+        if callable(self.shows):
+            return [self.shows(row)]
+        return [row[name] for name in ([self.shows] if isinstance(self.shows, str) else self.shows)]
+
+    def text(self, row: Mapping[str, Any]) -> object:
+        """What stands on a page."""
+        first, *last = self.values(row)
+        if self.kind in DIGITS:
+            digits = DIGITS[self.kind]
+            return interval(first, last[0], digits[1]) if last else number(first, digits[0])
+        return {"count": count, "p": small_p}.get(self.kind, lambda words: words)(first)
+
+
+def small_p(value: float) -> str:
+    """A p, of which a tiny one is told by its size."""
+    return p_text(value, 4) if pd.isna(value) or value >= 1e-4 else f"{value:.1e}"
+
+
 @dataclass(frozen=True)
 class Table:
     """A table: the titles of its columns, and rows of values, which are printed as ``str`` has them."""
 
     head: Sequence[str]
     rows: Collection[Sequence[object]]
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, columns: Sequence[Column]) -> Table:
+        """A row for every row of the frame."""
+        rows = [[column.text(row) for column in columns] for row in frame.to_dict("records")]
+        return cls([column.head for column in columns], rows)
+
+    @property
+    def records(self) -> list[dict[str, object]]:
+        """A row by its titles."""
+        return [dict(zip(self.head, row, strict=True)) for row in self.rows]
 
     def texts(self) -> list[list[str]]:
         """The head and every row as texts of one line, without control characters."""

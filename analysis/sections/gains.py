@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -20,8 +20,8 @@ from analysis.gains.pairs import luck_of_a_run
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL, p_text
 from analysis.results.study_results import StudyResults
-from analysis.sections.blocks import Block, Section, Table, Text, pictures
-from analysis.tables import count, interval, number, percent, yes_no
+from analysis.sections.blocks import Block, Column, Section, Table, Text, pictures
+from analysis.tables import interval, number, percent, yes_no
 from tasks.plain_text import counted
 
 MOST_SHOWN = 5
@@ -174,16 +174,22 @@ def visible(study: StudyResults) -> Section | None:
         f" {NOT_DETECTABLE} where it is more than a perfect score"
         " would gain: that takes more seeds, or more test items."
     )
-    rows = [
-        (
-            *(study.title(row.target), row.setting, METRIC_NAMES[row.metric], row.n_pairs, count(row.n_groups)),
-            *(number(row.standard_error, 1), in_words(row.visible, row.is_detectable)),
-            in_words(row.visible_in_grid, row.is_detectable_in_grid),
-        )
-        for row in shown.itertuples()
+    target, setting, *sizes = visible_columns(study.title)
+    metric = Column("metric", lambda row: METRIC_NAMES[row["metric"]])
+    return Section("Smallest visible gains", [Text(text), Table.of(shown, [target, setting, metric, *sizes])])
+
+
+def visible_columns(title: Callable[[str], str]) -> list[Column]:
+    """The columns of the smallest visible gains of targets, which are called by their ``title``."""
+    return [
+        Column("target", lambda row: title(row["target"])),
+        Column("setting", "setting"),
+        Column("pairs", "n_pairs", "count"),
+        Column("groups", "n_groups", "count"),
+        Column("standard error", "standard_error", "points"),
+        Column("visible", lambda row: in_words(row["visible"], row["is_detectable"])),
+        Column("visible in the grid", lambda row: in_words(row["visible_in_grid"], row["is_detectable_in_grid"])),
     ]
-    head = ["target", "setting", "metric", "pairs", "groups", "standard error", "visible", "visible in the grid"]
-    return Section("Smallest visible gains", [Text(text), Table(head, rows)])
 
 
 def controls(study: StudyResults) -> Section | None:
@@ -246,24 +252,30 @@ def merged(study: StudyResults) -> Section | None:
             texts.append(f"{better} better and {worse} worse than {what} (family-wise within each target)")
     compared = int(study.merged.points.notna().sum())
     won = f"Of {counted(compared, 'finished row')} of targets, {'; '.join(texts) or 'none could be tested'}."
-    head = ["merged row", "targets scored by", "setting", "targets", "points", "95 % interval over targets"]
-    against = [name for name in AGAINST if study.merged_means[f"less_{name}"].notna().any()]
-    head += [text for name in against for text in (f"less {SHORT[name]}", "95 % interval")]
-    rows = [
-        (
-            *(row["row"], METRIC_NAMES[row["metric"]], row["setting"], row["n_targets"]),
-            *(number(row["points"], 1), interval(row["low"], row["high"], 1)),
-            *(text for name in against for text in _difference(row, name)),
-        )
-        for row in study.merged_means.to_dict("records")
-    ]
-    blocks: list[Block] = [Text(text), Text(won), Table(head, rows)]
+    means = study.merged_means
+    blocks: list[Block] = [Text(text), Text(won), Table.of(means, merged_columns(means))]
     blocks += [Text("Each merged row of each target:"), _merged_rows(study)]
     if len(study.retention):
         blocks += [Text(KEPT), _kept(study.retention)]
     if left_out := study.manifest.get("left_out"):
         blocks.append(Text("; ".join(f"{name}: {reason}" for name, reason in left_out.items()), lead="Left out."))
     return Section("Merged intermediates", blocks)
+
+
+def merged_columns(means: pd.DataFrame) -> list[Column]:
+    """The columns of means of merged rows, with what these are held against."""
+    columns = [
+        Column("merged row", "row"),
+        Column("targets scored by", lambda row: METRIC_NAMES[row["metric"]]),
+        Column("setting", "setting"),
+        Column("targets", "n_targets", "count"),
+        Column("points", "points", "points"),
+        Column("95 % interval over targets", ("low", "high"), "points"),
+    ]
+    for name in (name for name in AGAINST if means[f"less_{name}"].notna().any()):
+        columns.append(Column(f"less {SHORT[name]}", f"less_{name}", "points"))
+        columns.append(Column("95 % interval", (f"low_less_{name}", f"high_less_{name}"), "points"))
+    return columns
 
 
 def _kept(kept: pd.DataFrame) -> Table:

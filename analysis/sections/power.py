@@ -15,7 +15,6 @@ from analysis.gains.power import (
     NOT_DETECTABLE,
     POWER,
     SPREADS,
-    in_words,
     spreads,
     visible_by_seeds,
     visible_gains,
@@ -27,7 +26,8 @@ from analysis.results.published import results as printed
 from analysis.results.results import Results
 from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Heading, Section, Table, Text, markdown
-from analysis.tables import TABLES, count, framed, interval, number, percent, write_frames
+from analysis.sections.gains import visible_columns
+from analysis.tables import TABLES, framed, interval, number, percent, write_frames
 from tasks.plain_text import counted
 
 APPROXIMATED = (
@@ -118,16 +118,7 @@ def _single(question: PowerQuestion) -> Section:
         f" answers that it changes vary too; not defined where the target collapsed, {NOT_DETECTABLE} where it is more"
         " than a perfect score would gain."
     )
-    rows = [
-        (
-            *(question.results.title(row.target), row.setting, row.n_pairs, count(row.n_groups)),
-            *(number(row.standard_error, 1), in_words(row.visible, row.is_detectable)),
-            in_words(row.visible_in_grid, row.is_detectable_in_grid),
-        )
-        for row in shown.itertuples()
-    ]
-    head = ["target", "setting", "pairs", "groups", "standard error", "visible", "visible in the grid"]
-    return Section("Single gains", [Text(text), Table(head, rows)])
+    return Section("Single gains", [Text(text), Table.of(shown, visible_columns(question.results.title))])
 
 
 def _seeds(by_seeds: pd.DataFrame) -> Section:
