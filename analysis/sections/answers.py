@@ -12,8 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from adapters_store.disk import write_text
 from analysis.figures.drawing import Drawing
-from analysis.figures.explanations import TITLE as BUDGET_TITLE
-from analysis.figures.explanations import budget_curves
+from analysis.figures.paper_figures import BUDGET_TITLE, budget_curves
 from analysis.gains.significance import LEVEL, p_text
 from analysis.importance.choosing import (
     FEWEST_CANDIDATES,

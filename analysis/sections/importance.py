@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures.drawing import Drawing
-from analysis.figures.explanations import changed, choices_of_slopes, profile_figure
+from analysis.figures.paper_figures import changed, choices_of_slopes, profile_figure
 from analysis.gains.significance import p_text
 from analysis.importance.grid import features_of
 from analysis.importance.mixed import NOT_TESTED, Mixed, ends, mixed, slopes_by_choice

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures.explanations import CHOICES
 from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.paper_figures import CHOICES
 from analysis.gains.baselines import OTHER
 from analysis.gains.cells import Manifest
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg

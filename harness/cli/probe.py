@@ -330,7 +330,7 @@ def explain_rows(options: argparse.Namespace) -> int:
 
 def _draw(store: Store, manifest: Mapping[str, Any], splits: Splits, options: argparse.Namespace) -> int:
     """Write the figure of all rows with its CSV, which holds places and classes, no id and no text."""
-    from analysis.figures.explanations import rows_figure
+    from analysis.figures.paper_figures import rows_figure
     from analysis.tables import FIGURES
     from harness.scoring.explained import rows_map
 

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from analysis.figures import corpus, paper_figures
 from analysis.figures.boards import board_frame, board_plan, draw_context
 from analysis.figures.drawing import file_of, pictures, plain_text_settings, write_figure_files
-from analysis.figures.explanations import choices_of_slopes, draw_rows, likelihood_profile
 from analysis.figures.heatmaps import heatmap, write_map
+from analysis.figures.paper_figures import choices_of_slopes, draw_rows, likelihood_profile
 from analysis.figures.plan import figure_of_plan
 from analysis.ratings.agreement import differences
 from analysis.results.comparisons import BY_TASK

@@ -17,9 +17,9 @@ from matplotlib.text import Text
 from analysis.figures import heatmaps
 from analysis.figures.corpus import draw_map
 from analysis.figures.drawing import luminance, plain_text_settings, shortened, write_figure_files
-from analysis.figures.explanations import choices_of_slopes
 from analysis.figures.heatmaps import Square, heatmap
 from analysis.figures.paper_figures import (
+    choices_of_slopes,
     cosine_map,
     difference_bars,
     importance_bars,

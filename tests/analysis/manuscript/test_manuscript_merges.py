@@ -9,11 +9,10 @@ import pytest
 from analysis.manuscript.figures import sheets
 from analysis.manuscript.frames import read_data, stored_study, write_data
 from analysis.manuscript.layout import VENUES
-from analysis.manuscript.methods import methods
+from analysis.manuscript.methods import RULES, methods
 from analysis.manuscript.paper import numbers
 from analysis.manuscript.references import MERGES, entries, used
 from analysis.manuscript.tables import merged as merged_table
-from analysis.manuscript.trainings import RULES
 from harness.study.intermediates import PARENTS
 from harness.study.intermediates import RULES as KNOWN_RULES
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -103,7 +102,7 @@ def test_without_controls_or_a_shared_start_neither_is_named(tmp_path):
 
 
 def test_every_rule_and_choice_of_parents_that_a_study_may_have_has_words():
-    from analysis.manuscript.trainings import PARENTS as WORDS
+    from analysis.manuscript.methods import PARENTS as WORDS
 
     assert (set(RULES), set(WORDS)) == (set(KNOWN_RULES), set(PARENTS))
 

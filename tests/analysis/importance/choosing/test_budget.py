@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.figures.explanations import budget_curves
+from analysis.figures.paper_figures import budget_curves
 from analysis.importance.choosing import (
     BUDGET,
     EFFECTS,
