@@ -253,11 +253,11 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
         layers[name].sort(key=lambda mark: DEPTHS[name].index(type(mark)))
     # What the marks mean; those that do not occur are left out.
     kinds = set(frame.kind)
-    level = f"{LEVEL:.2f}".removeprefix("0")
+    framed_text = f"p \u2264 {f'{LEVEL:.2f}'.removeprefix('0')}, {CORRECTION}"
     drawn_items = [
         (True, Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval")),
         (True, Item(_sure_key, 34.0, "gain, harm: the interval excludes 0")),
-        (True, Item(_framed_key, 6.0, f"p \u2264 {level}, {CORRECTION}")),
+        (True, Item(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, UNSURE, INK, 0.7)], 6.0, framed_text)),
         ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
         (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
         ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
@@ -279,7 +279,9 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         return left + (right - left) * (min(max(points / limit, -1.0), 1.0) + 1) / 2
 
     ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", GRID, 0.6)]
-    ground += [Line(at(0), first, at(0), last, INK, 0.7), *_line_above_merged(part, x, right, last)]
+    ground.append(Line(at(0), first, at(0), last, INK, 0.7))
+    if merged := part.get(MERGED):  # which end at ``last``, below a line
+        ground.append(Line(x, last - ROW * len(merged), right, last - ROW * len(merged), INK, 0.7))
     for kind, colour, dash in (("floor", FLOOR, 1.6), ("whole model", WHOLE, 3.2)):
         for points in (row.points for row in part.get(kind, ()) if abs(row.points) <= limit):
             ground += _dashes(at(points), first, last, colour, dash)
@@ -298,12 +300,6 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         text = whole(points) if limit >= 1 else signed(points, 1)
         names.append(Label(at(points), last + 7.5, text, SMALLEST, anchor, 0.0, SOFT))
     return {"ground": ground, "marks": marks, "names": [name for name in names if name.text]}  # type: ignore[union-attr]
-
-
-def _line_above_merged(part: Kinds, left: float, right: float, last: float) -> Iterator[Line]:
-    """What divides merged rows, which end at ``last``, from all above them; nothing where there are none."""
-    if merged := len(part.get(MERGED, ())):
-        yield Line(left, last - ROW * merged, right, last - ROW * merged, INK, 0.7)
 
 
 def _seed_points(part: Kinds) -> dict[str, list[float]]:
@@ -372,10 +368,6 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
 
 def _sure_key(x: float, y: float) -> list[Mark]:
     return [*_interval_key(GAIN, GAIN)(x, y), *_interval_key(HARM, HARM)(x + 18.0, y)]
-
-
-def _framed_key(x: float, y: float) -> list[Mark]:
-    return [Box(x + 1.0, y - 2.1, 4.2, 4.2, UNSURE, INK, 0.7)]
 
 
 def _dashed_key(colour: str, dash: float) -> Any:  # noqa: ANN401 - a key

@@ -119,7 +119,10 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
     below, height = legend(items, EDGE, foot, layout.width - 2 * EDGE)
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
-        "squares": [_square(pair, layout) for pair in frame[frame["size"] > 0].itertuples()],
+        "squares": [
+            square_at(*layout.middle(pair.intermediate, pair.target), layout.side, pair.size, pair.points)
+            for pair in frame[frame["size"] > 0].itertuples()
+        ],
         "bars": _bars(frame, layout, texts),
         "marks": _marks(frame, layout),
         "numbers": _numbers(layout, texts),
@@ -190,10 +193,6 @@ def _ring(x: float, y: float, side: float) -> Sequence[Mark]:
 
 
 EMPTY = {"missing": _struck, "undefined": _ring}
-
-
-def _square(pair: Any, layout: Layout) -> Box:  # noqa: ANN401 - a row of the frame
-    return square_at(*layout.middle(pair.intermediate, pair.target), layout.side, pair.size, pair.points)
 
 
 def square_at(x: float, y: float, side: float, size: float, points: float) -> Box:

@@ -167,12 +167,8 @@ def _latex(part: str, numbers: Printed) -> str:
         return rf"\citep{{{','.join(keys)}}}"
     lead = " " if part.startswith(" ") else ""
     tail = " " if part.endswith(" ") and part.strip() else ""
-    return lead + LONG.sub(_breakable, escaped(part)) + tail
-
-
-def _breakable(word: re.Match[str]) -> str:
-    """The word with places where a line may end."""
-    return r"\allowbreak{}".join(re.findall(".{1,8}", word[0]))
+    # A long word gets places where a line may end.
+    return lead + LONG.sub(lambda word: r"\allowbreak{}".join(re.findall(".{1,8}", word[0])), escaped(part)) + tail
 
 
 # How numbers are printed: one way for each kind, in tables, in text and in macros, so that they cannot disagree.
@@ -232,7 +228,8 @@ def aligned(cells: Sequence[str]) -> list[str]:
     Decimals and marks behind numbers get equal room, and so do the upper ends of intervals.
     """
     room, upper = _rooms(cells)
-    return [_bold(cell, _aligned(cell, zeros, room, upper)) for cell, zeros in zip(cells, _lacking(cells), strict=True)]
+    even = (_aligned(cell, zeros, room, upper) for cell, zeros in zip(cells, _lacking(cells), strict=True))
+    return [rf"\textbf{{{text}}}" if isinstance(cell, Best) else text for cell, text in zip(cells, even, strict=True)]
 
 
 def points_aligned(cells: Sequence[str], size: float) -> float:
@@ -285,10 +282,6 @@ def _aligned(cell: str, zeros: str, room: str, upper: str) -> str:
 
 def _signed(number: str) -> str:
     return escaped(_minus(number))
-
-
-def _bold(cell: str, text: str) -> str:
-    return rf"\textbf{{{text}}}" if isinstance(cell, Best) else text
 
 
 POINTS_PER_CM = 72.27 / 2.54
@@ -402,7 +395,8 @@ def table_as_latex(table: Float, venue: Venue) -> str:
     sizes = list(SIZES)
     choices = [Fit(size, venue.column, False) for size in sizes] if venue.is_two_column else []
     choices += [Fit(size, venue.page, venue.is_two_column) for size in sizes]
-    fit = next((choice for choice in choices if _needed(table, SIZES[choice.size]) <= choice.points), choices[-1])
+    needed = {size: sum(_widths(table, points)) - 2 * GAPS[points] for size, points in SIZES.items()}
+    fit = next((choice for choice in choices if needed[choice.size] <= choice.points), choices[-1])
     parts = [part for narrow in _narrow(table, fit) for part in _short(narrow, fit)]
     floats = []
     for number, (part, first) in enumerate(parts, start=1):
@@ -410,10 +404,6 @@ def table_as_latex(table: Float, venue: Venue) -> str:
         label = f"tab:{table.name}" if number == 1 else f"tab:{table.name}-{number}"
         floats.append(_float(part, first, fit, f"{table.caption}{more}", label))
     return "\n\n".join(floats) + "\n"
-
-
-def _needed(table: Float, size: float) -> float:
-    return sum(_widths(table, size)) - 2 * GAPS[size]
 
 
 def _widths(table: Float, size: float) -> list[float]:

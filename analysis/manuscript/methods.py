@@ -51,7 +51,11 @@ def methods(subject: Subject, uses: Sequence[Use]) -> list[tuple[str, str]]:
     """Headings and paragraphs."""
     parts = [("Tasks and data", _data(subject, uses))]
     if subject.stored is None:
-        parts.append(("Source of the scores", _published_data()))
+        text = (
+            "Scores, sizes and ratings are those that the paper prints; nothing was trained for this page. Devices,"
+            " hours, seeds and predictions of the transfers are not published and so not known here."
+        )
+        parts.append(("Source of the scores", text))
     else:
         parts += [("Models", models(subject, uses)), ("Training", training(subject, uses))]
     parts += [("Gains and tests", _tests(subject, uses)), ("Merged intermediates", merges(subject, uses))]
@@ -82,13 +86,6 @@ def _data(subject: Subject, uses: Sequence[Use]) -> str:
         text += f" Tasks whose rows were all tested, in so many folds: {', '.join(folds)}."
     missing = subject.stored.manifest["missing"] if subject.stored else {}
     return f"{text} Left out for want of data: {few(list(missing))}." if missing else text
-
-
-def _published_data() -> str:
-    return (
-        "Scores, sizes and ratings are those that the paper prints; nothing was trained for this page. Devices, hours,"
-        " seeds and predictions of the transfers are not published and so not known here."
-    )
 
 
 def _tests(subject: Subject, uses: Sequence[Use]) -> str:
@@ -283,16 +280,11 @@ def _search_spaces(searches: Iterable[Mapping[str, Any]]) -> str:
     """The spaces of the searches in the store, and how many trials each had."""
     spaces = [
         f"{search['task']}{' on ' + search['intermediate'] if search.get('intermediate') else ''}:"
-        f" {inline(_space(search))},"
+        f" {inline(search['inputs']['space'])},"
         f" {len(search['trials'])} trials, chosen on validation rows"
         for search in searches
     ]
     return "; ".join(spaces) or "No search of this study is in the store: settings are those of the study and entries."
-
-
-def _space(search: Mapping[str, Any]) -> Mapping[str, Any]:
-    space: Mapping[str, Any] = search["inputs"]["space"]
-    return space
 
 
 def _tally(values: Iterable[Any]) -> str:

@@ -156,6 +156,7 @@ def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row],
     is_private = bool(task.get("private"))
     done = [] if is_private else [records[cell["key"]] for cell in cells if cell["key"] in records]
     answered = {record.key: predictions(store, record) for record in done}
+    is_tested = role == TRANSFER and row is not None and row["n_seeds"] > 0
     return {
         "id": page_id(*where),
         "title": cell_title(study, where),
@@ -164,7 +165,7 @@ def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row],
         "numbers": {} if row is None else {name: plain(row.get(name)) for name in ("score", "points", "low", "p_bh")},
         "texts": {} if row is None else _texts(role, row),
         "facts": _facts(role, row),
-        "corrections": _corrections(role, row),
+        "corrections": [[what, p_text(row[name], 4)] for name, what in WAYS.items()] if row and is_tested else [],
         "flags": _flags(cells, row),
         "runs": [_run(store, cell, records.get(cell["key"])) for cell in cells],
         "private": is_private,
@@ -230,13 +231,6 @@ def _of_gain(role: str, row: Row) -> dict[str, str]:
             if not pd.isna(row[f"less_{name}"])
         }
     return {**facts, "liveness": number(row["liveness"])}
-
-
-def _corrections(role: str, row: Row | None) -> Facts:
-    """Every p of a transfer by the correction that it went through."""
-    if role != TRANSFER or row is None or row["n_seeds"] == 0:
-        return []
-    return [[what, p_text(row[name], 4)] for name, what in WAYS.items()]
 
 
 def _flags(cells: list[Row], row: Row | None) -> Facts:
@@ -434,9 +428,11 @@ def write_page(report: Report, figures: Sequence[FigureFiles], path: Path, study
 
 def assembled(shown: Mapping[str, Any]) -> str:
     """The HTML of a document; its texts stand in it as JSON alone, but for the title, which is escaped."""
-    library, script = _read(f"vendor/{LIBRARY}"), _script()
-    hashes = " ".join(f"'{_hash(source)}'" for source in (library, script))
-    parts = {
+    parts = "\n".join(_read(f"scripts/{name}") for name in SCRIPTS)
+    library, script = _read(f"vendor/{LIBRARY}"), f'(() => {{\n"use strict";\n{parts}}})();\n'
+    digests = (base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in (library, script))
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
+    filled = {
         "POLICY": f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:;"
         " base-uri 'none'; form-action 'none'",
         "TITLE": html.escape(harmless(str(shown["title"]))),
@@ -446,22 +442,13 @@ def assembled(shown: Mapping[str, Any]) -> str:
         "SCRIPT": script,
     }
     pieces = _read("page.html").split("@@")
-    return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
+    return "".join(filled[piece] if number % 2 else piece for number, piece in enumerate(pieces))
 
 
 def embedded(shown: Mapping[str, Any]) -> str:
     """A document as JSON that no text in it can break out of; ValueError if it has a number that is none."""
     text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(str.maketrans(HARMLESS))
-
-
-def _script() -> str:
-    parts = "\n".join(_read(f"scripts/{name}") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}}})();\n'
-
-
-def _hash(script: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 def _read(name: str) -> str:

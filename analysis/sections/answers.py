@@ -328,7 +328,23 @@ SETS_TEXT = (
     " and not with another is no difference between raters: compare the intervals. A model that was trained on the"
     " publications, or on published ratings, repeats what it has read."
 )
-ALPHAS = ("alpha (interval)", "95 % interval", "alpha (ordinal)", "95 % interval")
+ALPHAS = (
+    Column("alpha (interval)", "alpha_interval", "rating"),
+    Column("95 % interval", ("low_interval", "high_interval"), "rating"),
+    Column("alpha (ordinal)", "alpha_ordinal", "rating"),
+    Column("95 % interval", ("low_ordinal", "high_ordinal"), "rating"),
+)
+MODEL_AGREEMENT = (
+    AGREEMENT[0],
+    Column("raters", lambda row: f"{row['rater']}, {row['other']}"),
+    *(Column("tasks", "n_tasks", "count"), *ALPHAS, Column("Spearman", "spearman", "rating")),
+    Column("95 % interval", ("low_spearman", "high_spearman"), "rating"),
+    Column("mean difference", lambda row: signed(row["mean_difference"], 2)),
+)
+MODEL_REPEATS = (
+    *(AGREEMENT[0], Column("model", "rater"), Column("readings", "n_readings"), Column("tasks", "n_tasks")),
+    *(Column("same", lambda row: percent(row["same"])), *ALPHAS),
+)
 
 
 def beside(question: Question, own: Beside, progress: Progress) -> Answer:
@@ -341,8 +357,16 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
     answers = {name: computed(replace(question, results=results), progress) for name, results in sets.items()}
     slopes = pd.concat([answer.slopes.assign(ratings=name) for name, answer in answers.items()], ignore_index=True)
     frames = {"model_agreement": agreed, "model_repeats": repeated, "rating_sets": slopes}
-    blocks: list[Block] = [Text(AGREEMENT_TEXT), _agreed(agreed)] if len(agreed) else [Text(_alone(own))]
-    blocks += _repeated(repeated)
+    raters = ", ".join(dict.fromkeys(own.ratings.rater))
+    blocks: list[Block] = [Text(f"Nobody else has rated what {raters} has, so there is no agreement.")]
+    if len(agreed):
+        shown = agreed.sort_values("construct", key=_in_order, kind="stable")
+        blocks = [Text(AGREEMENT_TEXT), Table.of(shown, MODEL_AGREEMENT)]
+    if len(repeated):
+        of_runs = "Readings of the model from run to run: the share of pairs that are the same number, and their alpha."
+        blocks += [Text(of_runs), Table.of(repeated, MODEL_REPEATS)]
+    else:
+        blocks.append(Text("The model was asked once, so nothing is known of how it agrees with itself."))
     blocks.append(Text(SETS_TEXT))
     for name, results in sets.items():
         answer = answers[name]
@@ -365,38 +389,6 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
     return Answer(tuple(lines), Section(BESIDE, blocks, frames), facts)
 
 
-def _agreed(agreed: pd.DataFrame) -> Table:
-    body = [
-        (
-            *(construct_title(row.construct), f"{row.rater}, {row.other}", row.n_tasks, *_alphas(row)),
-            *(number(row.spearman, 2), interval(row.low_spearman, row.high_spearman, 2)),
-            signed(row.mean_difference, 2),
-        )
-        for row in agreed.sort_values("construct", key=_in_order, kind="stable").itertuples()
-    ]
-    head = ["construct", "raters", "tasks", *ALPHAS, "Spearman", "95 % interval", "mean difference"]
-    return Table(head, body)
-
-
-def _repeated(repeated: pd.DataFrame) -> list[Block]:
-    if repeated.empty:
-        return [Text("The model was asked once, so nothing is known of how it agrees with itself.")]
-    body = [
-        (construct_title(row.construct), row.rater, row.n_readings, row.n_tasks, percent(row.same), *_alphas(row))
-        for row in repeated.itertuples()
-    ]
-    head = ["construct", "model", "readings", "tasks", "same", *ALPHAS]
-    text = "Readings of the model from run to run: the share of pairs that are the same number, and their alpha."
-    return [Text(text), Table(head, body)]
-
-
-def _alphas(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of a frame
-    return (
-        *(number(row.alpha_interval, 2), interval(row.low_interval, row.high_interval, 2)),
-        *(number(row.alpha_ordinal, 2), interval(row.low_ordinal, row.high_ordinal, 2)),
-    )
-
-
 def _set_line(name: str, results: Results, answer: Mixed) -> str:
     primary = answer.slopes[answer.slopes.question == SIGNED]
     said = [
@@ -416,10 +408,6 @@ def _rated_fully(results: Results) -> str:
 
 def _title(name: str) -> str:
     return f"{name} ratings" if name != BOTH else "both together"
-
-
-def _alone(own: Beside) -> str:
-    return f"Nobody else has rated what {', '.join(dict.fromkeys(own.ratings.rater))} has, so there is no agreement."
 
 
 def _in_order(names: pd.Series) -> pd.Series:

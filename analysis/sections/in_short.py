@@ -262,15 +262,12 @@ def explanation(answer: Answer, question: Question) -> Iterator[str]:
     if sizes:
         least, most = (fixed(size, 1) for size in (min(sizes), max(sizes)))
         which = "a rating" if len(sizes) == len(asked) else f"{len(sizes)} of {len(asked)} ratings"
+        is_measured = question.results.errors == "measured"
+        errors = "" if is_measured else ", by standard errors that are approximated from the scores"
         yield (
             f"A slope of {least if least == most else f'{least} to {most}'} points per step of {which} would have been"
-            f" found in four of five such studies{_by_what_errors(question)}."
+            f" found in four of five such studies{errors}."
         )
-
-
-def _by_what_errors(question: Question) -> str:
-    """What the sentence on slopes rests on, where it is not the predictions."""
-    return "" if question.results.errors == "measured" else ", by standard errors that are approximated from the scores"
 
 
 def _cautions(reasons: Iterable[str]) -> str:

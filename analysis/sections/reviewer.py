@@ -321,15 +321,15 @@ def _changed_claims(study: StudyResults, claims: pd.DataFrame) -> Block:
     rows = []
     for cells, part in claims[claims.there != LEFT_OUT].groupby("cells", sort=False):
         for what, kept in (("lost", part[part.claim != NONE]), ("new", part[part.claim == NONE])):
-            names = [f"{_pair(study, row)}: {row.claim} -> {row.there}" for row in kept.itertuples()]
+            names = [
+                f"{study.title(row.intermediate)} -> {study.title(row.target)} ({row.setting}):"
+                f" {row.claim} -> {row.there}"
+                for row in kept.itertuples()
+            ]
             rows += [(cells, what, few(names))] if names else []
     if not rows:
         return Text("No claim is lost and none is new in any of these.")
     return Table(["cells", "claims", "which"], rows)
-
-
-def _pair(study: StudyResults, row: Any) -> str:  # noqa: ANN401 - a row of a frame
-    return f"{study.title(row.intermediate)} -> {study.title(row.target)} ({row.setting})"
 
 
 def _target(study: StudyResults, row: Mapping[str, Any]) -> tuple[str, str]:
