@@ -76,8 +76,8 @@ def report(
 
 def write_report(study: StudyResults, out: Path, progress: Progress = silent) -> Written:
     """Write what ``report`` writes, from a study's results."""
-    new_folder(out)
     question = of_study(study, out)
+    new_folder(out)
     answer, answers = all_answers(question, "guarded", progress)
     top = sentences(study, explanation(answer, question))
     sections = (

@@ -1,7 +1,4 @@
-"""Every figure that is laid out is drawn again from the CSV beside it, as any reader would, and is the same picture.
-
-Map and forest, which are planned and not laid out, have such a test in their own files.
-"""
+"""Every figure is drawn again from the CSV beside it, as any reader would, and is the same picture."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from analysis.figures.drawing import file_of, pictures, plain_text_settings, wri
 from analysis.figures.heatmaps import heatmap, write_map
 from analysis.figures.paper_figures import choices_of_slopes, draw_rows, likelihood_profile
 from analysis.figures.plan import figure_of_plan
+from analysis.figures.uncertainty_map import map_plan
 from analysis.ratings.agreement import differences
 from analysis.results.comparisons import BY_TASK
 from analysis.results.published import results
@@ -27,6 +25,7 @@ from analysis.results.similarity import SIMILARITIES
 from analysis.sections.compare import scatter
 from tests.analysis.figures.test_boards import made_up_board
 from tests.analysis.figures.test_legible_figures import bars, compared, contaminated, heat, themes
+from tests.analysis.figures.test_uncertainty_map import plan_of
 from tests.support.made_up_gains import made_up_manifest
 
 Drawing = tuple[pd.DataFrame, Callable[[pd.DataFrame, str], Figure]]
@@ -117,6 +116,7 @@ FIGURES: dict[str, Callable[[], Drawing]] = {
     "correlations": lambda: (corpus.correlations(texts()), corpus.draw_map),
     "groups": lambda: (corpus.group_means(texts()), corpus.draw_groups),
     "leaderboard": lambda: (board(), partial(figure_of_plan, planner=board_plan)),
+    "map": lambda: (plan_of(6, missing=2)[1], partial(figure_of_plan, planner=map_plan)),
     "distributions": lambda: (corpus._spread(texts()), corpus.draw_distributions),
 }
 

@@ -21,17 +21,19 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """A study with controls, merged rows, three seeds, a whole model, and a pair that is missing."""
-    store, manifest = fake_study(
-        tmp_path_factory.mktemp("study"),
-        TASKS,
-        seeds=(1, 2, 3),
-        controls=("self", "shuffled", "random"),
-        references=("finetuned",),
-        merged={"all": {}, "best": {"best": 1, "by": "validation"}},
-        helpful=[("role", "hope")],
-        absent=[("hope", "role")],
+    return StudyResults.of(
+        *fake_study(
+            tmp_path_factory.mktemp("study"),
+            TASKS,
+            seeds=(1, 2, 3),
+            controls=("self", "shuffled", "random"),
+            references=("finetuned",),
+            merged={"all": {}, "best": {"best": 1, "by": "validation"}},
+            helpful=[("role", "hope")],
+            absent=[("hope", "role")],
+        ),
+        draws=200,
     )
-    return StudyResults.of(store, manifest, draws=200)
 
 
 @pytest.fixture(scope="module")

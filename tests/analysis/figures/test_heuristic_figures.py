@@ -87,17 +87,13 @@ def test_figure_10_has_ranks_within_a_target_and_marks_what_was_not_measured(pub
     assert [one.get_text() for one in figure.legends[0].get_texts()] == ["not measured"]
 
 
-def test_figures_are_drawn_with_their_frames_and_repeat(published, similarities, tmp_path):
+def test_of_few_pairs_similarities_alone_are_drawn(published, similarities, tmp_path):
     few = dataclasses.replace(published, name="few", gains=published.gains[:10])
     tasks = similarities.target.unique()[:6]
     similarities = similarities[similarities.intermediate.isin(tasks) & similarities.target.isin(tasks)]
     question = Question(few, {}, (), tmp_path, similarities=similarities)
-    figures = [figure for figure in paper_figures(question) if "similarity" in figure.name]
-    first, again = ([files for one in figures for files in one.write(tmp_path / name)] for name in ("a", "b"))
-    assert [one.png.name for one in first] == ["figure-9-data-similarity.png", "figure-10-task-similarity.png"]
-    for one, other in zip(first, again, strict=True):
-        assert one.svg.read_bytes() == other.svg.read_bytes()
-        assert one.png.with_suffix(".csv").is_file()
+    names = [figure.name for figure in paper_figures(question) if "similarity" in figure.name]
+    assert names == ["figure-9-data-similarity", "figure-10-task-similarity"]
     assert why_not_drawn(few, similarities) == [
         "Figure 2 is not drawn: 10 pairs with a percent change; the paper's procedure needs 20"
     ]

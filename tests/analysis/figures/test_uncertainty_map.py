@@ -7,13 +7,12 @@ from statistics import NormalDist
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis.figures.boards import board_words
 from analysis.figures.drawing import plain_text_settings
 from analysis.figures.forest import forest_words
-from analysis.figures.layout import COLUMNS, LIMIT, colour_of, map_frame, map_title, name_lines, share_of_place
+from analysis.figures.layout import LIMIT, colour_of, map_frame, map_title, name_lines, share_of_place
 from analysis.figures.plan import (
     DPI,
     SETTINGS,
@@ -249,24 +248,7 @@ def test_tasks_stand_by_metric_family_and_median():
     assert not (frame.row_family != "").any()
 
 
-def test_the_figure_is_recomputed_from_the_file_beside_it(tmp_path):
-    manifest = made_up_manifest(6, title='A, "quoted" title\n')
-    gains = made_up_gains(manifest, np.random.default_rng(3), planted=(8.0,), missing=2)
-    (figure,) = maps(study_of(manifest, gains=gains))
-    (files,) = figure.write(tmp_path, prints=True)
-    stem = files.png.with_suffix("")
-    for ending in ("png", "svg", "pdf", "csv"):
-        assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending
-    kept = pd.read_csv(stem.with_suffix(".csv"))
-    assert list(kept.columns) == list(COLUMNS)
-    assert map_plan(kept, files.title) == map_plan(files.frame, files.title)
-    assert "SYNTHETIC DATA" in files.title and "SYNTHETIC DATA" in files.svg.read_text(encoding="utf-8")
-    first = {path.name: path.read_bytes() for path in stem.parent.iterdir()}
-    figure.write(tmp_path, prints=True)
-    assert first == {path.name: path.read_bytes() for path in stem.parent.iterdir()}
-
-
-def test_a_study_without_an_interval_or_a_gain_is_drawn(tmp_path):
+def test_a_study_without_an_interval_or_a_gain_is_drawn():
     manifest = made_up_manifest(3)
     gains = made_up_gains(manifest, np.random.default_rng(4))
     unknown = gains.assign(low=np.nan, high=np.nan, p=np.nan, p_bh=np.nan, significant=False)

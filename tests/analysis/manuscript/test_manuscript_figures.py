@@ -24,7 +24,7 @@ ACL = VENUES["acl"]
 THEMES = ("direct", "abstract", "adjacent")
 
 
-def squares(n_tasks):
+def heat(n_tasks):
     """A full heatmap of tasks with scores and marks."""
     rows = []
     for target in range(n_tasks):
@@ -34,7 +34,7 @@ def squares(n_tasks):
             status = "not_planned" if below == target else "done"
             score = float("nan") if below == target else 0.85
             rows.append(Square(f"t{below}", f"t{target}", f"Task {below}", column, status, score, 1.0, True, True))
-    return pd.DataFrame(rows, columns=list(Square._fields))
+    return heatmap_of(pd.DataFrame(rows, columns=list(Square._fields)), "", "macro_f1", "full")
 
 
 def bars():
@@ -58,11 +58,6 @@ def bars():
     return [theme_figure(themes, ""), importance_figure(importances, ""), difference_figure(differing, "")]
 
 
-def heat(n_tasks):
-    """The heatmap of these."""
-    return heatmap_of(squares(n_tasks), "", "macro_f1", "full")
-
-
 def test_a_leaderboard_is_drawn_as_wide_as_the_venue_allows():
     manifest = made_up_manifest(4)
     figure = board_of(board_frame(made_up_board(manifest), manifest, "full"), "", "half")
@@ -75,11 +70,10 @@ def test_a_leaderboard_is_drawn_as_wide_as_the_venue_allows():
 
 
 def test_the_leaderboard_of_a_study_with_systems_is_in_its_manuscript(tmp_path):
-    store, manifest = fake_study(tmp_path, [FakeTask("hope"), FakeTask("role")], systems=("words",))
-    (board,) = figures_of(StudyResults.of(store, manifest), BOARD)
+    tasks = [FakeTask("hope"), FakeTask("role")]
+    (board,) = figures_of(StudyResults.of(*fake_study(tmp_path, tasks, systems=("words",))), BOARD)
     assert set(board.frame.row) == {"words", "adapter alone", "on Title of role", "on Title of hope"}
-    store, manifest = fake_study(tmp_path / "without", [FakeTask("hope"), FakeTask("role")])
-    figures = figures_of(StudyResults.of(store, manifest))
+    figures = figures_of(StudyResults.of(*fake_study(tmp_path / "without", tasks)))
     assert not [figure.name for figure in figures if figure.name.startswith(BOARD)]
 
 

@@ -17,8 +17,9 @@ from tests.support.studies.page_study import with_frames
 def study(tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     folder: Path = tmp_path_factory.mktemp("study")
-    store, manifest = fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")])
-    return StudyResults.of(store, manifest, draws=300)
+    return StudyResults.of(
+        *fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")]), draws=300
+    )
 
 
 def test_every_correction_is_counted_from_its_own_column(study: StudyResults) -> None:

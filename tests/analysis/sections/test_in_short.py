@@ -53,8 +53,9 @@ EXPLAINED = (f"{NOTHING[0].upper()}{NOTHING[1:]}.",)
 def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
     folder: Path = tmp_path_factory.mktemp("study")
     options = dict(STUDIES[request.param])
-    store, manifest = fake_study(folder, options.pop("tasks"), **{"systems": ("majority", "tfidf")} | options)
-    return StudyResults.of(store, manifest, draws=200)
+    return StudyResults.of(
+        *fake_study(folder, options.pop("tasks"), **{"systems": ("majority", "tfidf")} | options), draws=200
+    )
 
 
 def text_of(study: StudyResults) -> str:
@@ -113,8 +114,7 @@ def test_counts_are_those_of_gains_onto_targets_that_have_learned(study: StudyRe
 
 
 def test_without_words_a_sentence_says_what_to_do_and_all_gains_stand_behind_it(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, BOTH, helpful=[("role", "hope")])
-    study = StudyResults.of(store, manifest, draws=200)
+    study = StudyResults.of(*fake_study(tmp_path, BOTH, helpful=[("role", "hope")]), draws=200)
     _, first, second, *others = sentences(study, EXPLAINED)
     assert first.startswith("Gains: none is claimed") and "run the study again, words are trained in seconds" in first
     gains, harms = found(study.gains)
@@ -125,8 +125,7 @@ def test_without_words_a_sentence_says_what_to_do_and_all_gains_stand_behind_it(
 def test_each_reason_stands_beside_its_target(tmp_path: Path) -> None:
     helpful = [("role", "hope"), ("tfidf", "hope"), (None, "role"), ("hope", "distress")]
     options = {"systems": ("tfidf",), "best_epoch": {((None, "distress"), 1): 4}}
-    store, manifest = fake_study(tmp_path, BOTH, helpful=helpful, **options)
-    study = StudyResults.of(store, manifest, draws=500)
+    study = StudyResults.of(*fake_study(tmp_path, BOTH, helpful=helpful, **options), draws=500)
     line = sentences(study, EXPLAINED)[1]
     assert line.startswith("Gains: of 2 transfers onto the 1 target that have learned, no gains and 2 harms are")
     assert line.endswith(
@@ -139,15 +138,15 @@ def test_cells_that_are_best_at_their_last_epoch_are_a_caution_where_they_are_ma
     for name, last, is_said in (("few", [(None, "hope")], False), ("many", [(None, "hope"), ("role", "hope")], True)):
         best = {(pair, 1): 4 for pair in last}
         tasks = (*BOTH, FakeTask("joy"))
-        store, manifest = fake_study(tmp_path / name, tasks, systems=("tfidf",), best_epoch=best)
-        study = StudyResults.of(store, manifest, draws=100)
+        study = StudyResults.of(*fake_study(tmp_path / name, tasks, systems=("tfidf",), best_epoch=best), draws=100)
         text = sentences(study, EXPLAINED)[-2]
         assert (f"{100 * len(last) / 16:.1f} % of the cells are best at their last epoch" in text) == is_said
 
 
 def test_what_single_tests_find_is_said_of_targets_that_have_learned(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, F1, systems=("tfidf",), helpful=[("tfidf", "hope"), ("role", "hope")])
-    study = StudyResults.of(store, manifest, draws=300)
+    study = StudyResults.of(
+        *fake_study(tmp_path, F1, systems=("tfidf",), helpful=[("tfidf", "hope"), ("role", "hope")]), draws=300
+    )
     visible = study.visible
     assert visible.visible.notna().all()
     size = visible.visible[visible.target == "role"].item()
@@ -186,8 +185,7 @@ def test_cautions_name_what_the_frames_flag(study: StudyResults) -> None:
 
 
 def test_what_explains_gains_comes_with_the_slopes_that_would_have_been_found(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, F1)
-    study = StudyResults.of(store, manifest, draws=100)
+    study = StudyResults.of(*fake_study(tmp_path, F1), draws=100)
     for given, sentence in (
         (slopes(1.62, 2.94), "A slope of 1.6 to 2.9 points per step of a rating would"),
         (slopes(2.0, None), "A slope of 2.0 points per step of 1 of 2 ratings would"),
@@ -239,12 +237,8 @@ def test_families_that_share_texts_are_named_with_what_mends_it(tmp_path, is_one
         task["family"] = "one" if is_one_family else name
     store.write_manifest("fake", manifest)
     results = StudyResults.of(store, manifest, draws=200)
-    results = with_frames(
-        results,
-        gains=results.gains.assign(
-            contaminated=((results.gains.intermediate == "hope") & (results.gains.target == "role")).astype("boolean")
-        ),
-    )
+    is_shared = (results.gains.intermediate == "hope") & (results.gains.target == "role")
+    results = with_frames(results, gains=results.gains.assign(contaminated=is_shared.astype("boolean")))
     last, following = sentences(results, EXPLAINED)[-2:]
     mended = "Next: give one `family` to tasks that share texts: Title of hope and Title of role."
     assert following == mended if not is_one_family else following.startswith("Next: `empathy-transfer study power")

@@ -138,8 +138,9 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
 
 def test_a_report_answers_with_its_tables_beside_it(tmp_path):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
-    store, manifest = fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")])
-    study = StudyResults.of(store, manifest, draws=300)
+    study = StudyResults.of(
+        *fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")]), draws=300
+    )
     section = answers(study, of_study(study, tmp_path), {})
     page = markdown([section])
     for part in (
@@ -156,6 +157,5 @@ def test_a_report_answers_with_its_tables_beside_it(tmp_path):
 
 
 def test_without_a_tested_gain_the_section_says_so(tmp_path):
-    store, manifest = fake_study(tmp_path / "store", (FakeTask("hope"),))
-    study = StudyResults.of(store, manifest, draws=100)
+    study = StudyResults.of(*fake_study(tmp_path / "store", (FakeTask("hope"),)), draws=100)
     assert "no claim to change" in markdown([answers(study, of_study(study, tmp_path), {})])

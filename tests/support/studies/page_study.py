@@ -69,18 +69,15 @@ def page_content(store: Store, manifest: Manifest, out: Path, *, draws: int = 10
     """A study and what its report would have on its page, but for the answers about ratings and features."""
     study = StudyResults.of(store, manifest, draws=draws)
     sections = [part(study) for part in (study_sections.opening, study_sections.tasks, study_sections.caveats)]
-    title = str(manifest["study"].get("title") or manifest["name"])
-    return study, Report(title, of_study(study, out), SILENT, sections)
+    return study, Report(str(manifest["study"]["title"]), of_study(study, out), SILENT, sections)
 
 
 def study_of(manifest: Manifest, **frames: pd.DataFrame) -> StudyResults:
     """A study without a store that has these frames and no others."""
-    study = StudyResults(Snapshot(Path("nowhere")), manifest)
-    vars(study).update(frames, kept=NOWHERE)
-    return study
+    return with_frames(StudyResults(Snapshot(Path("nowhere")), manifest), kept=NOWHERE, **frames)
 
 
-def with_frames(study: StudyResults, **frames: pd.DataFrame) -> StudyResults:
+def with_frames(study: StudyResults, **frames: Any) -> StudyResults:
     """The study with other frames in the place of its own; what follows from these is computed anew."""
     other = replace(study)
     vars(other).update(frames)
