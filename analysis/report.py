@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from adapters_store.disk import new_folder, write_text
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, Snapshot
@@ -26,7 +24,7 @@ from analysis.sections import reviewer
 from analysis.sections import study as study_sections
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
-from analysis.sections.importance import Progress, paper_tables
+from analysis.sections.importance import Progress
 from analysis.sections.in_short import IN_SHORT, explanation, sentences, sentences_of_scores
 from analysis.sections.study import without_private
 from analysis.tables import ABOUT
@@ -82,7 +80,7 @@ def write_report(study: StudyResults, out: Path, progress: Progress = silent) ->
     top = sentences(study, explanation(answer, question))
     sections = (
         study_sections.opening(study),
-        Section(IN_SHORT, [Bullets(top)], study_frames(study), paper_tables(question)),
+        Section(IN_SHORT, [Bullets(top)]),
         gain_sections.learned(study),
         gain_sections.glance(study),
         gain_sections.gains(study),
@@ -121,7 +119,7 @@ def write_scores_report(question: Question, progress: Progress = silent) -> Writ
     top = sentences_of_scores(question, answer)
     sections = (
         Section("", [Heading(SCORES_TITLE), Text("What cannot be known here:"), Bullets(question.limits)]),
-        Section(IN_SHORT, [Bullets(top)], {"gains": question.results.gains}, paper_tables(question)),
+        Section(IN_SHORT, [Bullets(top)], {"gains": question.results.gains}),
         answer.section,
         Section("Appendix", [Text(APPENDIX)]),
         *(part for part in answers if part is not answer.section),
@@ -142,12 +140,3 @@ def _written(
     write_page(report, figures, out / "report.html", study)
     write_text(out / ABOUT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return Written(out / "report.md", tuple(top))
-
-
-def study_frames(study: StudyResults) -> dict[str, pd.DataFrame]:
-    """The frames of a study that stand beside its report, by the names of their files."""
-    frames = {"cells": study.planned, "gains": study.gains, "baselines": study.baselines}
-    frames |= {"visible_gains": study.visible, "learned": study.learned}
-    frames |= {"merged": study.merged, "merged_means": study.merged_means} if len(study.merged) else {}
-    frames |= {"controls": study.controls, "control_means": study.control_means} if len(study.controls) else {}
-    return frames | ({"retention": study.retention} if len(study.retention) else {})

@@ -32,7 +32,7 @@ from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
-from analysis.tables import bare
+from analysis.tables import as_written, bare
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def heatmap_of(squares: pd.DataFrame, title: str, metric: str, setting: str) -> 
     caption = f"Gains in points, targets scored by {METRIC_NAMES[metric]}"
     caption += ("" if setting == "full" else f", setting {setting}") + "; the number is the score."
     caption += " Merged intermediates stand below the lower line." if is_merged.any() else ""
-    draw = partial(heatmap, metric=metric, limit=colour_limit(squares.points[~is_merged]))
+    draw = partial(heatmap, metric=metric, limit=colour_limit(as_written(squares).points[~is_merged]))
     return Drawing(f"{HEATMAP}-{metric.replace('_', '-')}-{setting}", title, squares, draw, caption, dpi=150)
 
 

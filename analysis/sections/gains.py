@@ -96,7 +96,7 @@ def learned(study: StudyResults) -> Section:
     known = study.cells.is_still_learning.dropna()
     last = f"Of {counted(len(known), 'trained cell')}, {int(known.sum())} ({percent(known.mean())}) are best at their"
     ends = [Text(f"{last} last epoch.")] if len(known) else []
-    return Section("Learned or not", [Text(text), Table(head, rows), *ends])
+    return Section("Learned or not", [Text(text), Table(head, rows), *ends], {"learned": frame})
 
 
 def glance(study: StudyResults) -> Section | None:
@@ -125,9 +125,9 @@ def forests(study: StudyResults) -> Section | None:
 
 def gains(study: StudyResults) -> Section:
     """Counts of significant gains and harms, with and without collapsed cells, and the most extreme pairs."""
-    frame = study.gains
+    frame, frames = study.gains, {"gains": study.gains, "visible_gains": study.visible}
     if frame.empty:
-        return Section("Gains", [Text("The study plans no transfer.")])
+        return Section("Gains", [Text("The study plans no transfer.")], frames)
     tested = frame[frame.p.notna()]
     seeds = " or ".join(dict.fromkeys(tested.conditional)) or "no finished pair"
     text = (
@@ -156,7 +156,7 @@ def gains(study: StudyResults) -> Section:
     significant = frame[frame.significant]
     related = int((significant.intermediate.map(families) == significant.target.map(families)).sum())
     text = f"Significant pairs within one family of datasets, sharing texts or people: {related} of {len(significant)}."
-    return Section("Gains", [*blocks, Text(text)])
+    return Section("Gains", [*blocks, Text(text)], frames)
 
 
 def visible(study: StudyResults) -> Section | None:
@@ -224,7 +224,7 @@ def controls(study: StudyResults) -> Section | None:
     ]
     each = ["control", "target", "setting", "alone", "with", "points", "95 % interval", "p", "conditional on", "flags"]
     blocks: list[Block] = [Text(text), Table(head, rows), Text("Each control of each target:"), Table(each, single)]
-    return Section("Controls", blocks)
+    return Section("Controls", blocks, {"controls": study.controls, "control_means": study.control_means})
 
 
 def merged(study: StudyResults) -> Section | None:
@@ -259,7 +259,8 @@ def merged(study: StudyResults) -> Section | None:
         blocks += [Text(KEPT), _kept(study.retention)]
     if left_out := study.manifest.get("left_out"):
         blocks.append(Text("; ".join(f"{name}: {reason}" for name, reason in left_out.items()), lead="Left out."))
-    return Section("Merged intermediates", blocks)
+    frames = {"merged": study.merged, "merged_means": means, "retention": study.retention}
+    return Section("Merged intermediates", blocks, {name: frame for name, frame in frames.items() if len(frame)})
 
 
 def merged_columns(means: pd.DataFrame) -> list[Column]:

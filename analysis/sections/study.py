@@ -30,6 +30,7 @@ from analysis.kept import versions
 from analysis.results.leaderboard import has_systems
 from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Bullets, Column, Fold, Heading, Section, Table, Text, pictures
+from analysis.sections.importance import paper_tables
 from analysis.tables import count, few, inline, interval, number, percent, signed, tally, yes_no
 from tasks.plain_text import counted
 from tasks.rationales import FORMS
@@ -136,7 +137,8 @@ def baselines(study: StudyResults) -> Section:
         " posts, articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole"
         " model is a reference."
     )
-    return Section("Baselines", [Text(text), Table.of(study.baselines, [target, *columns]), *_ordered(study)])
+    blocks = [Text(text), Table.of(study.baselines, [target, *columns]), *_ordered(study)]
+    return Section("Baselines", blocks, {"baselines": study.baselines})
 
 
 def alone_columns(title: Callable[[str], str]) -> list[Column]:
@@ -178,7 +180,7 @@ def figures(question: Question) -> Section:
         for figure in drawn
     ]
     why_not = map(Text, why_not_drawn(question.results, question.similarities))
-    return Section("The paper's figures", [*shown, *why_not], figures=drawn)
+    return Section("The paper's figures", [*shown, *why_not], lists=paper_tables(question), figures=drawn)
 
 
 def flags(study: StudyResults) -> Section:
@@ -252,7 +254,7 @@ def provenance(study: StudyResults) -> Section:
         "training time": f"{sum(record.provenance['wall_seconds'] for record in records) / 3600:.2f} hours in all",
         "keys": "of every cell in tables/cells.csv",
     }
-    return Section("Provenance", [Bullets.of(facts)])
+    return Section("Provenance", [Bullets.of(facts)], {"cells": study.planned})
 
 
 def about(study: StudyResults) -> dict[str, Any]:
