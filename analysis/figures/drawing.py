@@ -80,7 +80,6 @@ class Drawing:
     def write(self, out: Path, kept: Kept = NOWHERE, *, prints: bool = False) -> list[FigureFiles]:
         """Draw it, unless it is kept, into its folder below ``out``, with its frame; it is never printed as PDF."""
         stem = out / self.folder / self.name
-        stem.parent.mkdir(parents=True, exist_ok=True)
         return [write_figure_files(self.frame, stem, self.title, self.draw, dpi=self.dpi, kept=kept)]
 
 

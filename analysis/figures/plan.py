@@ -418,10 +418,8 @@ class Planned:
 
     def write(self, out: Path, kept: Kept = NOWHERE, *, prints: bool = False) -> list[FigureFiles]:
         """Draw its parts, unless they are kept, into its folder below ``out``, with their frames."""
-        folder = out / self.folder
-        folder.mkdir(parents=True, exist_ok=True)
         return [
-            write_plan_files(part, folder / name, self.title, self.planner, kept=kept, prints=prints)
+            write_plan_files(part, out / self.folder / name, self.title, self.planner, kept=kept, prints=prints)
             for name, part in self.parts(self.frame, self.name)
         ]
 

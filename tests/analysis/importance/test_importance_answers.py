@@ -28,7 +28,6 @@ def few_seeds(monkeypatch):
 def answered(question, mode="guarded"):
     """The answer of a mode, after its page was written and found to be free of undefined numbers."""
     steps = []
-    question.out.mkdir(parents=True, exist_ok=True)
     answer = MODES[mode](question, lambda *step: steps.append(step))
     parts = [part for part in (answer.section, answer.further) if part]
     page = write_answers(question, parts).read_text(encoding="utf-8")

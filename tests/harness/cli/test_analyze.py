@@ -24,7 +24,6 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 
 def answered(question):
     """The sections of all answers but what explains gains."""
-    question.out.mkdir(parents=True, exist_ok=True)
     return [section for section in (ratings(question), themes(question), half_data(question)) if section]
 
 

@@ -130,6 +130,7 @@ def test_a_page_says_what_a_budget_costs_and_draws_it(published, tmp_path):
     assert next(iter(table.rows))[:1] == ["random"]
     assert verdict.text == "Less regret than in a random order, with limits below 0: none."
     assert "9.3 %" in share.text
+    section.write(tmp_path)
     assert (tmp_path / picture.file).is_file()
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"budget.csv", "budget.png", "budget.svg"}
     assert (tmp_path / "tables" / "budget.csv").is_file()
