@@ -18,11 +18,15 @@ import pandas as pd
 from adapters_store.roles import SYSTEM, TRANSFER
 from analysis.figures.drawing import COLOUR, PALE, Drawing, figure_of, make_plain, shortened
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.layout import EDGE, GAP, GRID, MINUS, NARROW, panels_on, parts_of
 from analysis.figures.plan import (
     CAPITAL,
+    EDGE,
+    GAP,
+    GRID,
     INK,
     LEGEND,
+    MINUS,
+    NARROW,
     PAGE,
     POINTS_PER_CM,
     SMALLEST,
@@ -38,15 +42,17 @@ from analysis.figures.plan import (
     described,
     entries,
     fitting,
+    heading,
     legend,
     of_setting,
+    panels_on,
+    parts_of,
     rounded,
     title_of,
     titles_of,
     training_data,
     with_texts,
 )
-from analysis.figures.uncertainty_map import heading
 from analysis.gains.cells import Manifest
 from analysis.results.comparisons import FULL, LEARNS, TEACHES, context_by_task
 from analysis.results.leaderboard import Leaderboard

@@ -16,14 +16,18 @@ import pandas as pd
 
 from adapters_store.roles import BASELINE, CONTROLS, MERGED, MERGED_ROLES, NAMED_BY_INTERMEDIATE, TRANSFER, WHOLE_MODELS
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.layout import EDGE, GAP, GRID, MINUS, UNSURE, panels_on, parts_of, whole
 from analysis.figures.plan import (
     CAPITAL,
+    EDGE,
+    GAP,
+    GRID,
     INK,
     LEGEND,
+    MINUS,
     PAGE,
     SMALLEST,
     SOFT,
+    UNSURE,
     Box,
     Dot,
     Item,
@@ -36,15 +40,19 @@ from analysis.figures.plan import (
     described,
     entries,
     fitting,
+    heading,
     legend,
     of_setting,
+    panels_on,
+    parts_of,
     rounded,
     title_of,
     titles_of,
     training_data,
+    whole,
     with_texts,
 )
-from analysis.figures.uncertainty_map import CORRECTION, heading
+from analysis.figures.uncertainty_map import CORRECTION
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults

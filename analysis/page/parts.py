@@ -24,9 +24,8 @@ from adapters_store.roles import BASELINE, MERGED, TRANSFER
 from analysis.figures import heatmaps as figures
 from analysis.figures.forest import forest_frame, forest_plan
 from analysis.figures.heatmaps import METRIC_NAMES, Square
-from analysis.figures.layout import ORDERS, map_frame, map_title
 from analysis.figures.plan import POINTS_PER_CM, plain_plan, svg_of_plan
-from analysis.figures.uncertainty_map import MAP, map_plan
+from analysis.figures.uncertainty_map import MAP, ORDERS, map_frame, map_plan, map_title
 from analysis.gains.cells import Manifest, Predictions, predictions
 from analysis.gains.flips import WORDS, changes_by_class, sign_p
 from analysis.gains.significance import p_text

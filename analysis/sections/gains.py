@@ -10,9 +10,8 @@ import pandas as pd
 from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
 from analysis.figures.forest import FOREST
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.layout import FULL, LIMIT
 from analysis.figures.register import figures_of
-from analysis.figures.uncertainty_map import MAP
+from analysis.figures.uncertainty_map import FULL, LIMIT, MAP
 from analysis.gains.comparisons import AGAINST, CHOSEN, SCORES, SINGLES
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE

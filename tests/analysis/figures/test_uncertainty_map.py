@@ -12,7 +12,6 @@ import pytest
 from analysis.figures.boards import board_words
 from analysis.figures.drawing import plain_text_settings
 from analysis.figures.forest import forest_words
-from analysis.figures.layout import LIMIT, colour_of, map_frame, map_title, name_lines, share_of_place
 from analysis.figures.plan import (
     DPI,
     SETTINGS,
@@ -27,9 +26,18 @@ from analysis.figures.plan import (
     text_width,
     wrapped,
 )
-from analysis.figures.uncertainty_map import FILLED, map_plan, map_words, maps
+from analysis.figures.uncertainty_map import (
+    FILLED,
+    LIMIT,
+    colour_of,
+    map_frame,
+    map_plan,
+    map_title,
+    map_words,
+    name_lines,
+    share_of_place,
+)
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
-from tests.support.studies.page_study import study_of
 
 LONG = "A task with a title that is much longer than there is room for, number"
 HOSTILE = "Costs $5 \\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over " + "x" * 140
@@ -257,7 +265,6 @@ def test_a_study_without_an_interval_or_a_gain_is_drawn():
     assert plan.layers["squares"] == [] and len([m for m in plan.layers["ground"] if type(m).__name__ == "Dot"]) == 6
     nothing = gains.assign(n_seeds=0, points=np.nan, low=np.nan, high=np.nan, significant=False)
     check_legible(map_plan(map_frame(nothing, manifest, setting="full"), "nothing"))
-    assert list(maps(study_of(manifest, gains=gains.iloc[:0]))) == []
 
 
 def test_the_page_gets_every_mark_of_the_plan():

@@ -6,8 +6,7 @@ import pytest
 
 from analysis.figures.forest import forest_frame
 from analysis.figures.heatmaps import heatmap, squares
-from analysis.figures.layout import map_frame
-from analysis.figures.uncertainty_map import BRACKETS, map_plan
+from analysis.figures.uncertainty_map import BRACKETS, map_frame, map_plan
 from analysis.results.study_results import StudyResults
 from tests.analysis.gains.test_learned import RESPONSE, WORDS
 from tests.support.studies.fake_study import FakeTask, fake_study

@@ -22,6 +22,7 @@ from tests.support.studies.page_study import with_frames
 F1 = (FakeTask("hope"), FakeTask("role"))
 BOTH = (*F1, FakeTask("distress", "continuous"))
 NOTHING = "nothing can be said: too few families"
+EXPLAINED = (f"{NOTHING[0].upper()}{NOTHING[1:]}.",)
 STUDIES: dict[str, dict[str, Any]] = {
     "one seed": {"tasks": BOTH, "helpful": [("role", "hope")]},
     "three seeds": {"tasks": BOTH, "seeds": (1, 2, 3), "helpful": [("role", "hope")]},
@@ -44,9 +45,6 @@ def slopes(*detectable: float | None) -> list[dict[str, Any]]:
 
 def answer(headline: str = NOTHING, **facts: Any) -> Answer:
     return Answer((headline,), Section("", []), {"headline": headline, **facts})
-
-
-EXPLAINED = (f"{NOTHING[0].upper()}{NOTHING[1:]}.",)
 
 
 @pytest.fixture(scope="module", params=STUDIES)
