@@ -60,8 +60,9 @@ class Bullets:
         return cls([f"{name}: {value}" for name, value in facts.items()])
 
 
-# Kinds of values: digits of a number on a page and of the ends of its interval; counts; p; and words.
-LABEL, COUNTS = "label", "counts"  # kinds of values in words: names at the left, and several numbers at the right
+# Kinds of values: words at the left, several counts at the right, a ``count``, a ``p``, and numbers, of which a page
+# has so many digits, and so many of the ends of an interval.
+LABEL, COUNTS = "label", "counts"
 DIGITS = {"score": (3, 2), "points": (1, 1), "mean points": (2, 2), "alpha": (4, 2), "rating": (2, 2)}
 
 
@@ -105,7 +106,7 @@ class Table:
     @classmethod
     def of(cls, frame: pd.DataFrame, columns: Sequence[Column]) -> Table:
         """A row for every row of the frame."""
-        rows = [[column.text(row) for column in columns] for row in frame.to_dict("records")]
+        rows = [tuple(column.text(row) for column in columns) for row in frame.to_dict("records")]
         return cls([column.head for column in columns], rows)
 
     @property
