@@ -151,14 +151,15 @@ Block = Heading | Text | Bullets | Table | Picture | Fold
 class Section:
     """Blocks under a title; what stands before the first titled section of a page has the title ``""``.
 
-    ``frames`` are written beside the page as CSV and Parquet, ``lists`` as CSV alone, and ``figures`` are drawn.
+    ``frames`` are written beside the page as CSV and Parquet, ``lists`` as CSV alone, and ``figures`` are drawn. Equal
+    are sections that read the same.
     """
 
     title: str
     blocks: Sequence[Block]
-    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    lists: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    figures: Sequence[Drawing | Planned] = ()
+    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict, compare=False)
+    lists: Mapping[str, pd.DataFrame] = field(default_factory=dict, compare=False)
+    figures: Sequence[Drawing | Planned] = field(default=(), compare=False)
 
     def write(self, out: Path, kept: Kept = NOWHERE) -> list[FigureFiles]:
         """Write into the page's folder what stands beside it; the figures' files."""
