@@ -16,8 +16,8 @@ from matplotlib.text import Text
 
 from analysis.figures import heatmaps
 from analysis.figures.corpus import draw_map
-from analysis.figures.drawing import luminance, plain_text_settings, shortened, write_figure_files
-from analysis.figures.heatmaps import Square, heatmap
+from analysis.figures.drawing import Drawing, luminance, plain_text_settings, shortened, write_figure_files
+from analysis.figures.heatmaps import Square, heatmap, heatmap_of
 from analysis.figures.paper_figures import (
     choices_of_slopes,
     cosine_map,
@@ -179,8 +179,8 @@ def test_any_name_is_drawn_and_the_svg_is_xml(name, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_sheet_of_a_manuscript_is_drawn_whatever_its_names_are(name):
-    frames = {"heatmap-macro-f1-full": heat(name), "figure-6-percent-macro-f1": percents(heat(name))}
-    for sheet in sheets(frames, VENUES["acl"]):
+    percent = Drawing("figure-6-percent-macro-f1", "", percents(heat(name)), percent_map)
+    for sheet in sheets([heatmap_of(heat(name), "", "macro_f1", "full"), percent], VENUES["acl"]):
         figure = fitted(sheet, VENUES["acl"].page if sheet.is_wide else VENUES["acl"].column, "")
         figure.canvas.draw()
         words = "".join(text.get_text() for text in figure.findobj(Text))

@@ -208,7 +208,8 @@ def test_made_up_data_say_so(tmp_path):
     question = of_grids(by_setting, tmp_path / "out")
     assert write_answers(question, answered(question)).read_text(encoding="utf-8").startswith("# SYNTHETIC DATA: ")
     assert all(one.title.startswith("SYNTHETIC DATA: ") for one in paper_figures(question))
-    assert all("SYNTHETIC DATA" in one.svg.read_text(encoding="utf-8") for one in paper_figures(question))
+    drawn = [files for one in paper_figures(question) for files in one.write(tmp_path)]
+    assert all("SYNTHETIC DATA" in files.svg.read_text(encoding="utf-8") for files in drawn)
 
 
 def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):
