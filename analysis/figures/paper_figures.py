@@ -169,7 +169,8 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
 def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap: the colour is the change in percent of the target alone, the number the score."""
     limit = colour_limit(squares.percent)
-    figure = figure_of(4.2 + 0.55 * squares.target.nunique(), 3.2 + 0.33 * squares.intermediate.nunique(), title)
+    rows = squares.intermediate.nunique(dropna=False)  # a file has nothing for a target alone
+    figure = figure_of(4.2 + 0.55 * squares.target.nunique(), 3.2 + 0.33 * rows, title)
     bar = {"label": f"percent change (scale ends at {limit:.1f})", "extend": "both"}
     write_scores(coloured_grid(figure, squares, "percent", bar, least=-limit, most=limit), squares, is_bold=False)
     for scale in figure.axes[1:]:
