@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from analysis.gains.flips import Flips
     from analysis.importance.choosing import Advice
     from analysis.results.probes import Probed
+    from analysis.results.study_results import StudyResults
     from harness.engines.remote import Launch
     from harness.engines.status import StudyStatus
     from harness.run.grid import Engine, GridReport, RunPack
@@ -249,9 +250,9 @@ class Study:
         """One row per (intermediate, target): how alike they are; ``measures`` that are named are made first.
 
         ``harness.similarity.fill.MEASURES`` has their names, the columns are
-        ``analysis.importance.similarity.SIMILARITIES``.
+        ``analysis.results.similarity.SIMILARITIES``.
         """
-        from analysis.importance.similarity import stored_similarities
+        from analysis.results.similarity import stored_similarities
 
         if measures:
             from harness.similarity.fill import fill
@@ -278,22 +279,22 @@ class Study:
 
         If ``exact``, more draws decide every correction and not only what is significant (``docs/significance.md``).
         """
-        from analysis.sections.study_results import Frames, Snapshot
-
-        store, manifest = self.results()
-        return Frames.of(Snapshot.of(store, exact=exact), manifest).gains()
+        return self._results(exact=exact).gains
 
     def baselines(self) -> pd.DataFrame:
         """One row per (target, setting): the score of the target alone with its interval, from the store alone."""
-        from analysis.sections.study_results import Frames
-
-        return Frames.of(*self.results()).baselines()
+        return self._results().baselines
 
     def controls(self) -> pd.DataFrame:
         """One row per (control, intermediate, target, setting), in the terms of ``gains``, from the store alone."""
-        from analysis.sections.study_results import Frames
+        return self._results().controls
 
-        return Frames.of(*self.results()).controls()
+    def _results(self, *, exact: bool = False) -> StudyResults:
+        from analysis.gains.cells import Snapshot
+        from analysis.results.study_results import StudyResults
+
+        store, manifest = self.results()
+        return StudyResults(Snapshot.of(store, exact=exact), manifest)
 
     def flips(self, intermediate: str, target: str, *, setting: str = "full", seeds: Sequence[int] = ()) -> Flips:
         """The test items that an intermediate turned right or wrong, from the store alone.
@@ -312,19 +313,18 @@ class Study:
 
     def power(self) -> pd.DataFrame:
         """One row per (target, setting): the smallest gain that its test would find in four of five repeats."""
-        from analysis.gains.power import visible_gains
-
-        return visible_gains(self.gains())
+        return self._results().visible
 
     def compare(self, other: Study | str) -> pd.DataFrame:
         """One row per gain that this study (a) and ``other`` (b), a name in the same store or a study, both have.
 
         The columns are ``analysis.sections.compare.COMPARED``.
         """
+        from analysis.results.study_results import StudyResults
         from analysis.sections.compare import compared_gains, side_of_study
 
         its = other.results() if isinstance(other, Study) else open_study(self.store, other)
-        return compared_gains(side_of_study(*self.results()), side_of_study(*its))
+        return compared_gains(side_of_study(self._results()), side_of_study(StudyResults.of(*its)))
 
     def suggest(
         self,
@@ -341,8 +341,8 @@ class Study:
         task's files are not there, or if the study has no intermediate for it.
         """
         from analysis.importance.choosing import advice_for
-        from analysis.importance.similarity import stored_similarities
         from analysis.results.results import Results
+        from analysis.results.similarity import stored_similarities
         from harness.similarity.fill import fill, stored_measures
         from harness.study.device import Device
         from harness.study.manifest import manifest_of

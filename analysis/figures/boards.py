@@ -7,22 +7,26 @@ bins around the diagonal; each from the frame that lies beside the figure as CSV
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from math import ceil, floor, isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from adapters_store.roles import SYSTEM, TRANSFER
-from analysis.figures.drawing import COLOUR, PALE, FigureFiles, figure_of, make_plain, shortened, write_figure_files
+from analysis.figures.drawing import COLOUR, PALE, Drawing, figure_of, make_plain, shortened
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.layout import EDGE, GAP, GRID, MINUS, NARROW, Panelled, panels_on, parts_of, write_panels
 from analysis.figures.plan import (
     CAPITAL,
+    EDGE,
+    GAP,
+    GRID,
     INK,
     LEGEND,
+    MINUS,
+    NARROW,
     PAGE,
     POINTS_PER_CM,
     SMALLEST,
@@ -34,20 +38,25 @@ from analysis.figures.plan import (
     Line,
     Mark,
     Plan,
+    Planned,
     described,
     entries,
     fitting,
+    heading,
     legend,
+    of_setting,
+    panels_on,
+    parts_of,
     rounded,
     title_of,
     titles_of,
+    training_data,
     with_texts,
 )
-from analysis.figures.uncertainty_map import heading
 from analysis.gains.cells import Manifest
-from analysis.kept import NOWHERE, Kept
 from analysis.results.comparisons import FULL, LEARNS, TEACHES, context_by_task
 from analysis.results.leaderboard import Leaderboard
+from analysis.results.study_results import StudyResults
 from analysis.tables import Declared, bare, framed, signed
 from tasks.plain_text import counted, harmless
 
@@ -70,6 +79,11 @@ COLUMNS = {
     "high": Declared("float64", "its upper end"),
     "is_tied": Declared("boolean", "no more than chance apart from the highest score; undefined: not tested"),
 }
+BOARD_CAPTION = (
+    "Systems on each target by their test score with 95 % intervals, among them adapters, and the transfer that"
+    " validation picks. Full marks: the highest score, or tied with it by paired tests of all against all,"
+    " max-corrected."
+)
 OWN, OTHERS = "#2166ac", "#a0522d"  # adapters, and systems
 
 ROW, HEAD, FOOT = 9.0, 19.0, 11.0  # points of a row, and of a panel's title and axis
@@ -88,20 +102,22 @@ def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.Dat
     return framed(own.assign(panel=panels, row=rows), COLUMNS).reset_index(drop=True)
 
 
-def board_title(manifest: Manifest, setting: str) -> str:
-    """The title: SYNTHETIC DATA where they are made up, the study, and what the panels are."""
-    return title_of("Leaderboard", manifest, setting, "all systems by their test score, with 95 % intervals")
+def boards(study: StudyResults) -> Iterator[Planned]:
+    """A panel per target for every setting."""
+    board = study.leaderboard.board
+    for setting in dict.fromkeys(board.setting):
+        title = title_of("Leaderboard", study.manifest, setting, "all systems by their test score, with 95 % intervals")
+        yield board_of(board_frame(board, study.manifest, setting), title, setting)
 
 
-def write_boards(
-    board: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE, *, prints: bool = False
-) -> list[FigureFiles]:
-    """Draw a panel per target for every setting."""
-    settings = (
-        (setting, board_frame(board, manifest, setting), board_title(manifest, setting))
-        for setting in dict.fromkeys(board.setting)
-    )
-    return write_panels(Panelled(BOARD, board_parts, board_plan), settings, out, kept, prints=prints)
+def board_of(frame: pd.DataFrame, title: str, setting: str) -> Planned:
+    """The figure of a frame of contestants."""
+    caption = partial(_caption, beside=training_data(setting))
+    return Planned(of_setting(BOARD, setting), title, frame, board_plan, board_words, caption, board_parts)
+
+
+def _caption(frame: pd.DataFrame, beside: str) -> str:
+    return f"{BOARD_CAPTION}{beside}"
 
 
 def board_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -224,21 +240,16 @@ WHAT = "Context sensitivity of tasks, the most sensitive on top, beside what the
 INTERVALS = "95 % intervals: of what is lost over groups of test items and seeds, of mean gains over the other tasks"
 
 
-def write_context(
-    probed: pd.DataFrame, gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE
-) -> list[FigureFiles]:
-    """Draw the tasks that have a probe and a gain, beside their CSV; nothing where there is none.
+def contexts(study: StudyResults, probed: pd.DataFrame | None = None) -> Iterator[Drawing]:
+    """The tasks that have a probe and a gain; nothing where there is none.
 
-    ``probed`` and ``gains`` are as ``context_by_task`` takes them.
+    ``probed`` is as ``context_by_task`` takes it, by default all that was probed.
     """
-    frame = context_by_task(probed, gains)
-    if frame.empty:
-        return []
-    out.mkdir(parents=True, exist_ok=True)
-    titles = titles_of(manifest)
-    frame = frame.assign(title=[titles[task] for task in frame["task"]])
-    title = title_of(WHAT, manifest, FULL, INTERVALS)
-    return [write_figure_files(frame, out / CONTEXT, title, draw_context, kept=kept)]
+    frame = context_by_task(study.probes if probed is None else probed, study.gains)
+    if len(frame):
+        titles = titles_of(study.manifest)
+        frame = frame.assign(title=[titles[task] for task in frame["task"]])
+        yield Drawing(CONTEXT, title_of(WHAT, study.manifest, FULL, INTERVALS), frame, draw_context)
 
 
 def draw_context(frame: pd.DataFrame, title: str) -> Figure:
@@ -310,19 +321,12 @@ def reliability_frame(board: Leaderboard, manifest: Manifest, setting: str) -> p
     return framed(named.merge(errors, on=where).merge(bins, on=where), RELIABILITY_COLUMNS).reset_index(drop=True)
 
 
-def write_reliability(
-    board: Leaderboard, manifest: Manifest, out: Path, kept: Kept = NOWHERE, *, prints: bool = False
-) -> list[FigureFiles]:
-    """Draw a band of panels per target for every setting in which a system has probabilities."""
-    settings = (
-        (
-            setting,
-            reliability_frame(board, manifest, setting),
-            title_of("Reliability of probabilities", manifest, setting, BELOW),
-        )
-        for setting in dict.fromkeys(board.reliability.setting)
-    )
-    return write_panels(Panelled(RELIABILITY, reliability_parts, reliability_plan), settings, out, kept, prints=prints)
+def reliabilities(study: StudyResults) -> Iterator[Planned]:
+    """A band of panels per target for every setting in which a system has probabilities."""
+    for setting in dict.fromkeys(study.leaderboard.reliability.setting):
+        title = title_of("Reliability of probabilities", study.manifest, setting, BELOW)
+        frame, name = reliability_frame(study.leaderboard, study.manifest, setting), of_setting(RELIABILITY, setting)
+        yield Planned(name, title, frame, reliability_plan, reliability_words, None, reliability_parts)
 
 
 def reliability_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -12,6 +12,7 @@ import io
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from adapters_store.disk import write_bytes
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import as_written, write_csv
+from analysis.tables import FIGURES, as_written, write_csv
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
@@ -51,6 +52,35 @@ class FigureFiles(NamedTuple):
     png: Path
     svg: Path
     frame: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that is not drawn yet: its files' name and folder, its title, its frame, and how it is drawn.
+
+    A manuscript sets the ``caption`` below it, ``height`` cm high and over a page's width if it ``is_wide``; without a
+    height it is a grid of squares, as high as its rows.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    draw: Callable[[pd.DataFrame, str], Figure]
+    caption: str = ""
+    is_wide: bool = True
+    height: float = 0.0
+    dpi: int = 200
+    folder: str = FIGURES
+
+    @property
+    def names(self) -> list[str]:
+        """What its files are called."""
+        return [self.name]
+
+    def write(self, out: Path, kept: Kept = NOWHERE, *, prints: bool = False) -> list[FigureFiles]:
+        """Draw it, unless it is kept, into its folder below ``out``, with its frame; it is never printed as PDF."""
+        stem = out / self.folder / self.name
+        return [write_figure_files(self.frame, stem, self.title, self.draw, dpi=self.dpi, kept=kept)]
 
 
 def plain_text_settings(salt: str, **further: Any) -> AbstractContextManager[None]:  # noqa: ANN401 - of matplotlib

@@ -8,23 +8,26 @@ Merged intermediates stand below a line, in the order of the study, since they a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from adapters_store.roles import BASELINE, CONTROLS, MERGED, MERGED_ROLES, NAMED_BY_INTERMEDIATE, TRANSFER, WHOLE_MODELS
-from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.layout import EDGE, GAP, GRID, MINUS, UNSURE, Panelled, panels_on, parts_of, whole, write_panels
 from analysis.figures.plan import (
     CAPITAL,
+    EDGE,
+    GAP,
+    GRID,
     INK,
     LEGEND,
+    MINUS,
     PAGE,
     SMALLEST,
     SOFT,
+    UNSURE,
     Box,
     Dot,
     Item,
@@ -32,21 +35,27 @@ from analysis.figures.plan import (
     Line,
     Mark,
     Plan,
+    Planned,
     Triangle,
     described,
     entries,
     fitting,
+    heading,
     legend,
+    of_setting,
+    panels_on,
+    parts_of,
     rounded,
     title_of,
     titles_of,
+    training_data,
+    whole,
     with_texts,
 )
-from analysis.figures.uncertainty_map import CORRECTION, heading
+from analysis.figures.uncertainty_map import CORRECTION
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
-from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
-from analysis.kept import NOWHERE, Kept
+from analysis.results.study_results import StudyResults
 from analysis.tables import Declared, bare, framed, signed
 from tasks.plain_text import counted, harmless
 
@@ -69,34 +78,30 @@ FLOOR, WHOLE, BAND, GAIN, HARM = "#8a6d00", "#5b2a86", "#e3e3e0", "#2166ac", "#b
 
 
 DRAWN = (TRANSFER, "control", MERGED)  # kinds that have a row of their own
-# Gains, controls, merged rows, baselines and cells.
-Shown = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]
 
 
-def forest_frame(
-    gains: pd.DataFrame,
-    controls: pd.DataFrame,
-    merged: pd.DataFrame,
-    baselines: pd.DataFrame,
-    cells: pd.DataFrame,
-    manifest: Manifest,
-    setting: str,
-) -> pd.DataFrame:
+def forest_frame(study: StudyResults, setting: str) -> pd.DataFrame:
     """One row per mark of a panel, in COLUMNS: what a target faces, transfers by gain, controls, merged rows, seeds.
 
     A seed's points are its score less the baseline's of the same seed, or less the baseline's mean where that seed has
     none; so they are the terms of the interval, and their mean is the gain where both have the same seeds.
     """
-    parts = (part[part.setting == setting] for part in (gains, controls, merged, baselines, cells))
-    gains, controls, merged, baselines, cells = parts
-    titles = titles_of(manifest)
+    names = ("gains", "controls", "merged", "baselines", "cells")
+    frames = {name: getattr(study, name) for name in names}
+    return study.kept.frame("forest", {"frames": frames, "setting": setting}, lambda: _forest_frame(study, setting))
+
+
+def _forest_frame(study: StudyResults, setting: str) -> pd.DataFrame:
+    everything = (study.gains, study.controls, study.merged, study.baselines, study.cells)
+    gains, controls, merged, baselines, cells = (part[part.setting == setting] for part in everything)
+    titles = titles_of(study.manifest)
     unlearned = {target for target, _ in of_unlearned(gains)}
     rows: list[dict[str, Any]] = []
     for target in dict.fromkeys(gains.target):
         shown = {
             "target": target,
             "panel": titles[target] + NOT_LEARNED * (target in unlearned),
-            "metric": manifest["tasks"][target]["metric"],
+            "metric": study.tasks[target]["metric"],
         }
         own = gains[gains.target == target].sort_values("points", ascending=False, kind="stable", na_position="last")
         beside, merges = controls[controls.target == target], merged[merged.target == target]
@@ -106,12 +111,6 @@ def forest_frame(
         rows += [{**shown, **row} for row in _seeds(cells[(cells.target == target) & (cells.status == "done")])]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return framed(frame.assign(is_significant=frame.is_significant.eq(True) & ~frame.target.isin(unlearned)), COLUMNS)
-
-
-def kept_forest_frame(frames: Shown, manifest: Manifest, setting: str, kept: Kept) -> pd.DataFrame:
-    """The same of these frames, read where it was kept."""
-    asked = {"frames": list(frames), "setting": setting}
-    return kept.frame("forest", asked, lambda: forest_frame(*frames, manifest, setting))
 
 
 def _faced(baselines: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -164,30 +163,28 @@ def _seeds(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
             yield {"kind": "seed", "intermediate": name, "seed": cell.seed, "score": cell.score, "points": points}
 
 
-def forest_title(manifest: Manifest, setting: str) -> str:
-    """The title: SYNTHETIC DATA where they are made up, the study, and what the panels are."""
-    return title_of("Gains by target", manifest, setting, "intermediates by their gain in points")
+MARKS = (  # kinds of a forest's rows, and what the caption says of them where there are any
+    ("seed", "small dots are seeds"),
+    ("control", "the grey band is the range of the controls"),
+    ("merged", "merged intermediates stand below the line"),
+    ("floor", "short dashes are the floor"),
+    ("whole model", "long dashes are the whole model"),
+)
 
 
-def write_forests(
-    gains: pd.DataFrame,
-    controls: pd.DataFrame,
-    merged: pd.DataFrame,
-    baselines: pd.DataFrame,
-    cells: pd.DataFrame,
-    manifest: Manifest,
-    out: Path,
-    kept: Kept = NOWHERE,
-    *,
-    prints: bool = False,
-) -> list[FigureFiles]:
-    """Draw a panel per target for every setting."""
-    frames = gains, controls, merged, baselines, cells
-    settings = (
-        (setting, kept_forest_frame(frames, manifest, setting, kept), forest_title(manifest, setting))
-        for setting in dict.fromkeys(gains.setting)
-    )
-    return write_panels(Panelled(FOREST, forest_parts, forest_plan), settings, out, kept, prints=prints)
+def forests(study: StudyResults) -> Iterator[Planned]:
+    """A panel per target for every setting."""
+    for setting in dict.fromkeys(study.gains.setting):
+        title = title_of("Gains by target", study.manifest, setting, "intermediates by their gain in points")
+        caption = partial(forest_caption, beside=training_data(setting))
+        frame = forest_frame(study, setting)
+        yield Planned(of_setting(FOREST, setting), title, frame, forest_plan, forest_words, caption, forest_parts)
+
+
+def forest_caption(frame: pd.DataFrame, beside: str = "") -> str:
+    """What the marks of a forest mean, of those that it has."""
+    marks = [words for kind, words in MARKS if frame.kind.eq(kind).any()]
+    return f"{'; '.join(['Gains on each target with 95 % intervals, the largest first', *marks])}.{beside}"
 
 
 def forest_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -264,11 +261,11 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
         layers[name].sort(key=lambda mark: DEPTHS[name].index(type(mark)))
     # What the marks mean; those that do not occur are left out.
     kinds = set(frame.kind)
-    level = f"{LEVEL:.2f}".removeprefix("0")
+    framed_text = f"p \u2264 {f'{LEVEL:.2f}'.removeprefix('0')}, {CORRECTION}"
     drawn_items = [
         (True, Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval")),
         (True, Item(_sure_key, 34.0, "gain, harm: the interval excludes 0")),
-        (True, Item(_framed_key, 6.0, f"p \u2264 {level}, {CORRECTION}")),
+        (True, Item(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, UNSURE, INK, 0.7)], 6.0, framed_text)),
         ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
         (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
         ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
@@ -290,7 +287,9 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         return left + (right - left) * (min(max(points / limit, -1.0), 1.0) + 1) / 2
 
     ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", GRID, 0.6)]
-    ground += [Line(at(0), first, at(0), last, INK, 0.7), *_line_above_merged(part, x, right, last)]
+    ground.append(Line(at(0), first, at(0), last, INK, 0.7))
+    if merged := part.get(MERGED):  # which end at ``last``, below a line
+        ground.append(Line(x, last - ROW * len(merged), right, last - ROW * len(merged), INK, 0.7))
     for kind, colour, dash in (("floor", FLOOR, 1.6), ("whole model", WHOLE, 3.2)):
         for points in (row.points for row in part.get(kind, ()) if abs(row.points) <= limit):
             ground += _dashes(at(points), first, last, colour, dash)
@@ -309,12 +308,6 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         text = whole(points) if limit >= 1 else signed(points, 1)
         names.append(Label(at(points), last + 7.5, text, SMALLEST, anchor, 0.0, SOFT))
     return {"ground": ground, "marks": marks, "names": [name for name in names if name.text]}  # type: ignore[union-attr]
-
-
-def _line_above_merged(part: Kinds, left: float, right: float, last: float) -> Iterator[Line]:
-    """What divides merged rows, which end at ``last``, from all above them; nothing where there are none."""
-    if merged := len(part.get(MERGED, ())):
-        yield Line(left, last - ROW * merged, right, last - ROW * merged, INK, 0.7)
 
 
 def _seed_points(part: Kinds) -> dict[str, list[float]]:
@@ -383,10 +376,6 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
 
 def _sure_key(x: float, y: float) -> list[Mark]:
     return [*_interval_key(GAIN, GAIN)(x, y), *_interval_key(HARM, HARM)(x + 18.0, y)]
-
-
-def _framed_key(x: float, y: float) -> list[Mark]:
-    return [Box(x + 1.0, y - 2.1, 4.2, 4.2, UNSURE, INK, 0.7)]
 
 
 def _dashed_key(colour: str, dash: float) -> Any:  # noqa: ANN401 - a key

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ import pandas as pd
 from adapters_store.disk import write_bytes
 from adapters_store.roles import BASELINE
 from analysis.figures.drawing import (
-    FigureFiles,
+    Drawing,
     colour_squares,
     cover,
     empty_figure,
@@ -26,14 +26,13 @@ from analysis.figures.drawing import (
     make_legible,
     plain_text_settings,
     shortened,
-    write_figure_files,
     write_in_square,
 )
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
-from analysis.kept import NOWHERE, Kept
-from analysis.tables import bare
+from analysis.results.study_results import StudyResults
+from analysis.tables import as_written, bare
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
@@ -46,6 +45,7 @@ METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pears
 DAGGER, DOUBLE_DAGGER = "\u2020", "\u2021"
 MERGED_ROW = "merged:"  # starts the name of such a row, which no task's id can
 ALONE = "baseline (no intermediate)"
+HEATMAP = "heatmap"
 ROBUST_PERCENTILE = 95
 COLOURS = "RdBu"  # red for harm, blue for gain: told apart by all common kinds of colour vision
 FILLS: dict[str, dict[str, Any]] = {
@@ -77,24 +77,23 @@ class Square(NamedTuple):
     is_contaminated: bool = False
 
 
-def write_heatmaps(
-    gains: pd.DataFrame,
-    baselines: pd.DataFrame,
-    manifest: Manifest,
-    out: Path,
-    kept: Kept = NOWHERE,
-    merged: pd.DataFrame | None = None,
-) -> list[FigureFiles]:
-    """Draw one heatmap per metric and setting that has targets, unless it is kept; merged rows below all others."""
-    heatmaps = []
-    planned = baselines.loc[baselines.role == BASELINE, ["metric", "setting"]].drop_duplicates()
+def heatmaps(study: StudyResults) -> Iterator[Drawing]:
+    """One heatmap per metric and setting that has targets; merged rows stand below all others."""
+    alone = study.baselines[study.baselines.role == BASELINE]
     for metric in METRIC_NAMES:
-        for setting in planned.setting[planned.metric == metric]:
-            title = figure_title(gains, manifest, metric=metric, setting=setting)
-            stem = out / f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
-            frame = all_squares(gains, baselines, manifest, metric=metric, setting=setting, merged=merged)
-            heatmaps.append(write_heatmap(frame, stem, title=title, metric=metric, kept=kept))
-    return heatmaps
+        for setting in dict.fromkeys(alone.setting[alone.metric == metric]):
+            title = figure_title(study.gains, study.manifest, metric=metric, setting=setting)
+            yield heatmap_of(all_squares(study, metric, setting), title, metric, setting)
+
+
+def heatmap_of(squares: pd.DataFrame, title: str, metric: str, setting: str) -> Drawing:
+    """The figure of these squares, its colours as deep as the gains of its transfers ask."""
+    is_merged, setting = of_merged(squares), setting.replace("%", "pct")
+    caption = f"Gains in points, targets scored by {METRIC_NAMES[metric]}"
+    caption += ("" if setting == "full" else f", setting {setting}") + "; the number is the score."
+    caption += " Merged intermediates stand below the lower line." if is_merged.any() else ""
+    draw = partial(heatmap, metric=metric, limit=colour_limit(as_written(squares).points[~is_merged]))
+    return Drawing(f"{HEATMAP}-{metric.replace('_', '-')}-{setting}", title, squares, draw, caption, dpi=150)
 
 
 def figure_title(gains: pd.DataFrame, manifest: Manifest, *, metric: str, setting: str) -> str:
@@ -143,20 +142,12 @@ def squares(
     return pd.DataFrame(rows, columns=list(Square._fields))
 
 
-def all_squares(
-    gains: pd.DataFrame,
-    baselines: pd.DataFrame,
-    manifest: Manifest,
-    *,
-    metric: str,
-    setting: str,
-    merged: pd.DataFrame | None,
-) -> pd.DataFrame:
-    """The same, and below them those of merged rows in this setting, if there are any."""
-    frame = squares(gains, baselines, manifest, metric=metric, setting=setting)
-    if merged is None or merged.empty:
+def all_squares(study: StudyResults, metric: str, setting: str) -> pd.DataFrame:
+    """The same of a study, and below them those of its merged rows in this setting, if there are any."""
+    frame = squares(study.gains, study.baselines, study.manifest, metric=metric, setting=setting)
+    if study.merged.empty:
         return frame
-    return pd.concat([frame, _merged_squares(merged[merged.setting == setting], frame)], ignore_index=True)
+    return pd.concat([frame, _merged_squares(study.merged[study.merged.setting == setting], frame)], ignore_index=True)
 
 
 def _merged_squares(merged: pd.DataFrame, squares: pd.DataFrame) -> pd.DataFrame:
@@ -180,32 +171,66 @@ def colour_limit(points: pd.Series) -> float:
     return max(float(np.percentile(sizes, ROBUST_PERCENTILE)), 1.0) if len(sizes) else 1.0
 
 
-def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> Figure:
+def heatmap(squares: pd.DataFrame, title: str, *, metric: str, limit: float) -> Figure:
     """Draw the squares: colour is the gain in points, the number the score, an asterisk a significant gain."""
-    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
-    points = squares.pivot(index="intermediate", columns="target", values="points")
-    points = points.loc[rows.intermediate, columns.target].astype(float)
-    figure = empty_figure(6.0 + 0.55 * len(columns), 4.4 + 0.34 * len(rows))
-    axes = figure.subplots()
+    rows = squares.drop_duplicates("intermediate")
+    figure = empty_figure(6.0 + 0.55 * squares.target.nunique(), 4.4 + 0.34 * len(rows))
     label = f"gain in points of {METRIC_NAMES[metric]} (x 100)"
     label += f"\nscale ends at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
-    bar = {"label": label, "extend": "both", "shrink": 0.8}
-    colour_squares(axes, points.to_numpy(), colours=COLOURS, least=-limit, most=limit, bar=bar)
-    across, down = (
-        {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
-    )
-    for square in (Square(*values) for values in squares.itertuples(index=False)):
-        _draw_square(axes, square, across[square.target], down[square.intermediate])
-    make_legible(axes)
-    axes.axhline(1, color="black", linewidth=1.2)
+    axes = coloured_grid(figure, squares, "points", {"label": label, "extend": "both"}, least=-limit, most=limit)
+    write_scores(axes, squares, is_bold=True)
     if (is_merged := of_merged(rows)).any():
         axes.axhline(int(np.argmax(is_merged)), color="black", linewidth=1.2)
-    name_squares(axes, list(rows.row), list(columns.column))
     for scale in figure.axes[1:]:
         scale.yaxis.label.set_fontsize(8)
     figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
-    explain_squares(figure, squares, _signs(squares))
+    signs = {  # the asterisk is explained where there is none, too
+        f"* p(BH) <= {LEVEL:.2f}".replace("0.", "."): True,
+        f"{DAGGER} collapsed training (this cell or its baseline)": squares.is_collapsed.any(),
+        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
+    }
+    explain_squares(figure, squares, signs)
     return figure
+
+
+def coloured_grid(
+    figure: Figure,
+    squares: pd.DataFrame,
+    value: str,
+    bar: Mapping[str, Any],
+    *,
+    least: float,
+    most: float,
+    colours: str = COLOURS,
+) -> Axes:
+    """A square per row of ``squares``, coloured by its ``value``; rows (intermediates) and columns (targets) named."""
+    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
+    values = squares.pivot(index="intermediate", columns="target", values=value)
+    values = values.loc[rows.intermediate, columns.target].astype(float)
+    axes = figure.subplots()
+    colour_squares(axes, values.to_numpy(), colours=colours, least=least, most=most, bar={"shrink": 0.8, **bar})
+    name_squares(axes, list(rows.row), list(columns.column))
+    return axes
+
+
+def write_scores(axes: Axes, squares: pd.DataFrame, *, is_bold: bool) -> None:
+    """Write every square's score and marks, fill those without a gain, and part targets alone from all below.
+
+    What is significant is bold if that ``is_bold``.
+    """
+    across, down = (
+        {name: place for place, name in enumerate(dict.fromkeys(squares[role]))} for role in ("target", "intermediate")
+    )
+    for square in squares.itertuples():
+        x, y = across[square.target], down[square.intermediate]
+        if square.status in FILLS:
+            cover(axes, x, y, **FILLS[square.status])
+        if np.isfinite(square.score):
+            marks = "*" * square.is_significant + DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
+            weight = "bold" if is_bold and square.is_significant else "normal"
+            write_in_square(axes, x, y, bare(square.score) + marks, weight=weight)
+    make_legible(axes)
+    axes.axhline(1, color="black", linewidth=1.2)
 
 
 def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
@@ -218,16 +243,6 @@ def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> Non
     axes.set(xlabel="target", ylabel="intermediate")
 
 
-def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str, kept: Kept = NOWHERE) -> FigureFiles:
-    """Write ``stem``.svg, .png and the squares as .csv; equal squares give equal bytes."""
-    return write_figure_files(squares, stem, title, partial(_own_heatmap, metric=metric), dpi=150, kept=kept)
-
-
-def _own_heatmap(squares: pd.DataFrame, title: str, *, metric: str) -> Figure:
-    """The heatmap of these squares, its colours as deep as the gains of its transfers ask."""
-    return heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points[~of_merged(squares)]))
-
-
 def of_merged(squares: pd.DataFrame) -> pd.Series:
     """Which of these squares are of merged rows."""
     marks: pd.Series = squares.intermediate.str.startswith(MERGED_ROW)
@@ -238,27 +253,6 @@ def _status(n_seeds: int, score: float, otherwise: str) -> str:
     if n_seeds == 0:
         return "missing"
     return otherwise if np.isfinite(score) else "undefined"
-
-
-def _draw_square(axes: Axes, square: Square, x: int, y: int) -> None:
-    """Write a square's score and marks, and fill it where there is no gain to colour."""
-    if square.status in FILLS:
-        cover(axes, x, y, **FILLS[square.status])
-    if not np.isfinite(square.score):
-        return
-    text = bare(square.score) + "*" * square.is_significant
-    text += DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
-    weight = "bold" if square.is_significant else "normal"
-    write_in_square(axes, x, y, text, weight=weight)
-
-
-def _signs(squares: pd.DataFrame) -> dict[str, bool]:
-    """What the marks of a study's squares mean; the asterisk is explained where there is none, too."""
-    return {
-        f"* p(BH) <= {LEVEL:.2f}".replace("0.", "."): True,
-        f"{DAGGER} collapsed training (this cell or its baseline)": squares.is_collapsed.any(),
-        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
-    }
 
 
 def explain_squares(figure: Figure, squares: pd.DataFrame, signs: Mapping[str, bool]) -> None:

@@ -1,12 +1,16 @@
-"""The paper's figures: significant pairs by theme (3), percent changes (6 and 7), raters' differences (8).
+"""The paper's figures, and small ones of what explains gains, each from a frame of its own.
 
-``heuristic_figures`` adds the importances of features (2) and similarities of tasks (9 and 10). Every figure is drawn
-from a frame of its own, which is written as CSV beside it.
+Of the paper: importances of features (2), significant pairs by theme (3), percent changes (6 and 7), raters'
+differences (8), and similarities of tasks (9 and 10). Beside them likelihoods, specifications, budgets, and test rows
+in a plane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures.drawing import (
+    Drawing,
     FigureFiles,
-    colour_squares,
     cover,
     figure_of,
     legend_mark,
@@ -24,19 +28,18 @@ from analysis.figures.drawing import (
     make_plain,
     shortened,
     whole_numbers,
-    write_figure_files,
     write_in_square,
 )
 from analysis.figures.heatmaps import (
     ALONE,
-    COLOURS,
     DAGGER,
     DOUBLE_DAGGER,
     FILLS,
     METRIC_NAMES,
     colour_limit,
+    coloured_grid,
     explain_squares,
-    name_squares,
+    write_scores,
 )
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import SIMILARITY, features_of, pair_features
@@ -50,12 +53,12 @@ from analysis.importance.paper_mode import (
     paper_blocks,
     paper_importances,
 )
-from analysis.kept import NOWHERE, Kept
+from analysis.importance.question import PUBLISHED, Question
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import ROLES, theme_counts
 from analysis.results.published import table
 from analysis.results.results import Results
-from analysis.tables import bare
+from analysis.tables import PAPER_FIGURES, bare, signed
 from tasks.plain_text import counted
 from tasks.ratings import constructs
 
@@ -64,7 +67,6 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-PUBLISHED = "published"
 SEEDS = 5  # of random splits behind Figure 2
 MOST_PAIRS = 3000  # behind Figure 2: a minute of its fits, which grow with the cube of the pairs; the paper has 306
 MOST_PAIRS_BY_CHANCE = 500  # of which importances with permuted facts are fitted too: two seconds
@@ -73,45 +75,68 @@ FIGURE_2 = "figure-2-importances"
 NO_EVIDENCE = "In-sample fit, not evidence"
 BARS = ("#1b7837", "#c2a5cf")  # told apart in grey too
 MEASURED = {
-    "data_similarity": ("9", "data", "similarity of the tasks' texts: cosine of mean sentence embeddings"),
-    "task_similarity": ("10", "task", "similarity of trained adapters: fused ranks of their Fisher information"),
+    "data_similarity": (
+        *("9", "data", "similarity of the tasks' texts: cosine of mean sentence embeddings"),
+        "Similarity of the tasks' texts: cosine of mean embeddings.",
+    ),
+    "task_similarity": (
+        *("10", "task", "similarity of trained adapters: fused ranks of their Fisher information"),
+        "Similarity of trained adapters: fused ranks of Fisher information.",
+    ),
 }
 UP, DOWN = "#2166ac", "#b2182b"  # the ends of the heatmaps' colours
 TONES = ("#1b7837", "#5aae61", "#a6dba0", "#762a83", "#c2a5cf")  # told apart in grey too
 NUMBERS = {"macro_f1": "6", "pearson_r": "7", "multilabel_f1": "6b"}
 
 
-def write_figures(
-    results: Results,
-    counted: Mapping[str, Results],
-    out: Path,
-    *,
-    note: str = "",
-    similarities: pd.DataFrame | None = None,
-    kept: Kept = NOWHERE,
-) -> list[FigureFiles]:
-    """Draw what the results have rows for, into ``out``; ``counted`` are the panels of Figure 3 by name.
+def paper_figures(question: Question) -> list[Drawing]:
+    """The paper's figures of what the results have rows for; ``why_not_drawn`` says why 2, 9 or 10 are not there.
 
-    ``note`` is printed above those counts: what they hold for, or that they are approximations. ``why_not_drawn`` says
-    why there is no Figure 2, 9 or 10.
+    ``question.note`` stands above the counts of Figure 3: what they hold for, or that they are approximations.
     """
-    figures = heuristic_figures(results, similarities, out, kept)
-    counts = [theme_counts(panel).assign(panel=name) for name, panel in counted.items()]
+    return [replace(figure, folder=PAPER_FIGURES) for figure in _figures(question)]
+
+
+def _figures(question: Question) -> Iterator[Drawing]:
+    results = question.results
+    yield from _heuristics(question)
+    counts = [theme_counts(panel).assign(panel=name) for name, panel in question.counted.items()]
     if tested := [frame for frame in counts if frame.n_tested.sum()]:
-        shown = pd.concat(tested, ignore_index=True)
-        title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{note}".strip()
-        figures.append(write_figure_files(shown, out / "figure-3-themes", title, theme_bars, kept=kept))
-    for metric in METRIC_NAMES:
+        title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{question.note}"
+        yield theme_figure(pd.concat(tested, ignore_index=True), title.strip())
+    for metric, words in METRIC_NAMES.items():
         if (results.gains.metric == metric).any():
-            number = NUMBERS[metric]
-            title = f"{results.banner}Figure {number}: percent change of {METRIC_NAMES[metric]}, {results.name}"
-            stem = out / f"figure-{number}-percent-{metric.replace('_', '-')}"
-            figures.append(write_figure_files(percent_squares(results, metric), stem, title, percent_map, kept=kept))
+            title = f"{results.banner}Figure {NUMBERS[metric]}: percent change of {words}, {results.name}"
+            caption = f"Change in percent of the target alone, targets scored by {words}; the number is the score."
+            name = f"figure-{NUMBERS[metric]}-percent-{metric.replace('_', '-')}"
+            yield Drawing(name, title, percent_squares(results, metric), percent_map, caption)
     if len(differing := differences(results)):
-        title = f"{results.banner}Figure 8: by how much raters differ, {results.name}"
-        stem = out / "figure-8-differences"
-        figures.append(write_figure_files(differing, stem, title, difference_bars, kept=kept))
-    return figures
+        yield difference_figure(differing, f"{results.banner}Figure 8: by how much raters differ, {results.name}")
+
+
+def theme_figure(counts: pd.DataFrame, title: str) -> Drawing:
+    """Figure 3, of the counts of its panels."""
+    caption = "Significant gains (up) and harms (down) by theme."
+    if counts.panel.str.startswith("assumed").any():
+        caption += " Approximations for an assumed correlation of errors: read directions only."
+    height = 2.0 + 3.6 * counts.panel.nunique()
+    return Drawing("figure-3-themes", title, counts, theme_bars, caption, height=height)
+
+
+def difference_figure(differing: pd.DataFrame, title: str) -> Drawing:
+    """Figure 8, of the differences between raters."""
+    caption = "By how much two raters' ratings of a task differ."
+    return Drawing("figure-8-differences", title, differing, difference_bars, caption, False, 6.2)
+
+
+def importance_figure(rows: pd.DataFrame, title: str) -> Drawing:
+    """Figure 2, of the importances of every series."""
+    caption = f"{NO_EVIDENCE}: feature importance by the paper's procedure (in-sample), means over seeds."
+    if rows.by_chance.notna().any():
+        most = rows.arrangements.max()
+        caption += f" Marks: 95 % of {most} importances with facts permuted over tasks stay below."
+    height = 2.6 + 0.55 * rows.feature.nunique()
+    return Drawing(FIGURE_2, title, rows, importance_bars, caption, False, height)
 
 
 def percent_squares(results: Results, metric: str) -> pd.DataFrame:
@@ -144,30 +169,19 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
 def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap: the colour is the change in percent of the target alone, the number the score."""
     limit = colour_limit(squares.percent)
-    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
-    figure = figure_of(4.2 + 0.55 * len(columns), 3.2 + 0.33 * len(rows), title)
-    axes = figure.subplots()
-    values = squares.pivot(index="intermediate", columns="target", values="percent")
-    values = values.loc[rows.intermediate, columns.target].astype(float)
-    bar = {"label": f"percent change (scale ends at {limit:.1f})", "extend": "both", "shrink": 0.8}
-    colour_squares(axes, values.to_numpy(), colours=COLOURS, least=-limit, most=limit, bar=bar)
-    across, down = (
-        {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
-    )
-    for square in squares.itertuples():
-        x, y = across[square.target], down[square.intermediate]
-        if square.status in FILLS:
-            cover(axes, x, y, **FILLS[square.status])
-        if np.isfinite(square.score):
-            marks = "*" * square.is_significant + DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
-            write_in_square(axes, x, y, bare(square.score) + marks)
-    make_legible(axes)
-    axes.axhline(1, color="black", linewidth=1.2)
-    name_squares(axes, list(rows.row), list(columns.column))
+    rows = squares.intermediate.nunique(dropna=False)  # a file has nothing for a target alone
+    figure = figure_of(4.2 + 0.55 * squares.target.nunique(), 3.2 + 0.33 * rows, title)
+    bar = {"label": f"percent change (scale ends at {limit:.1f})", "extend": "both"}
+    write_scores(coloured_grid(figure, squares, "percent", bar, least=-limit, most=limit), squares, is_bold=False)
     for scale in figure.axes[1:]:
         scale.tick_params(labelsize=8.5)
         scale.yaxis.label.set_fontsize(9)
-    explain_squares(figure, squares, _signs(squares))
+    signs = {
+        f"* p(BH) <= {LEVEL:g}": squares.is_significant.any(),
+        f"{DAGGER} collapsed training": squares.is_collapsed.any(),
+        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
+    }
+    explain_squares(figure, squares, signs)
     return figure
 
 
@@ -223,56 +237,39 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def _signs(squares: pd.DataFrame) -> dict[str, bool]:
-    """What the marks that occur mean."""
-    return {
-        f"* p(BH) <= {LEVEL:g}": squares.is_significant.any(),
-        f"{DAGGER} collapsed training": squares.is_collapsed.any(),
-        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
-    }
-
-
 # What may predict a transfer: importances of features (2), similarities of tasks (9 and 10).
 
 
-def heuristic_figures(
-    results: Results, similarities: pd.DataFrame | None, out: Path, kept: Kept = NOWHERE
-) -> list[FigureFiles]:
-    """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
-    figures = []
+def _heuristics(question: Question) -> Iterator[Drawing]:
+    """Figure 2, and 9 and 10 as far as similarities were measured."""
+    results, similarities = question.results, question.similarities
     if not why_no_importances(results, similarities):
         title = f"{results.banner}{NO_EVIDENCE}. Figure 2: feature importance by the paper's procedure (in-sample),"
         title += f" {results.name}"
         title += f"\n(setting {SETTING}, {SEEDS} seeds; unscaled inputs: importance depends on units)"
-        frame, stem = kept_importances(results, similarities, kept), out / FIGURE_2
-        figures.append(write_figure_files(frame, stem, title, importance_bars, kept=kept))
-    for name, (number, short, what) in MEASURED.items():
-        if _is_measured(similarities, name) and similarities is not None:
+        asked = {"results": results, "similarities": similarities}
+        frame = question.kept.frame("importances", asked, lambda: importance_rows(results, similarities))
+        yield importance_figure(frame, title)
+    for name, (number, short, what, caption) in MEASURED.items():
+        if similarities is not None and similarities[name].notna().any():
             title = f"{results.banner}Figure {number}: {what}, {results.name}"
             frame = similarity_squares(results, similarities, name)
             draw = cosine_map if name == "data_similarity" else rank_map
-            stem = out / f"figure-{number}-{short}-similarity"
-            figures.append(write_figure_files(frame, stem, title, draw, kept=kept))
-    return figures
+            yield Drawing(f"figure-{number}-{short}-similarity", title, frame, draw, caption)
 
 
 def why_not_drawn(results: Results, similarities: pd.DataFrame | None) -> list[str]:
     """One line for each of Figures 2, 9 and 10 that cannot be drawn, with the reason."""
     why = why_no_importances(results, similarities)
     lines = [f"Figure 2 is not drawn: {why}"] if why else []
-    missing = [number for name, (number, _, _) in MEASURED.items() if not _is_measured(similarities, name)]
+    known = () if similarities is None else similarities.columns[similarities.notna().any()]
+    missing = [number for name, (number, *_) in MEASURED.items() if name not in known]
     if missing and results.name == PUBLISHED:
         lines.append("Figures 9 and 10 need a study: the paper's embeddings are not published")
     elif missing:
         are = f"Figure{'s' * (len(missing) > 1)} {' and '.join(missing)}"
         lines.append(f"{are}: not measured; measure with: empathy-transfer study similarities {results.name}")
     return lines
-
-
-def kept_importances(results: Results, similarities: pd.DataFrame | None, kept: Kept) -> pd.DataFrame:
-    """The rows of ``importance_rows``, read where they were kept."""
-    asked = {"results": results, "similarities": similarities}
-    return kept.frame("importances", asked, lambda: importance_rows(results, similarities))
 
 
 def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.DataFrame:
@@ -374,35 +371,24 @@ def rank_map(squares: pd.DataFrame, title: str) -> Figure:
 
 
 def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure:
-    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
-    figure = figure_of(4.0 + 0.46 * len(columns), 3.0 + 0.36 * len(rows), title)
-    axes = figure.subplots()
-    values, text = (
-        squares.pivot(index="intermediate", columns="target", values=column).loc[rows.intermediate, columns.target]
-        for column in ("similarity", "text")
-    )
-    bar = {"label": label, "shrink": 0.8}
-    off = squares.similarity[squares.intermediate != squares.target]
-    shown = values.to_numpy(float)
-    colour_squares(axes, shown, colours="cividis", least=off.min(), most=np.nanmax(shown), bar=bar)
-    for (y, x), words in np.ndenumerate(text.to_numpy(object)):
-        write_in_square(axes, x, y, words)
+    figure = figure_of(4.0 + 0.46 * squares.target.nunique(), 3.0 + 0.36 * squares.intermediate.nunique(), title)
+    is_other = squares.intermediate != squares.target
+    least, most = squares.similarity[is_other].min(), squares.similarity.max()
+    axes = coloured_grid(figure, squares, "similarity", {"label": label}, least=least, most=most, colours="cividis")
+    across, down = (list(dict.fromkeys(squares[role])) for role in ("target", "intermediate"))
+    for square in squares.itertuples():
+        write_in_square(axes, across.index(square.target), down.index(square.intermediate), square.text)
     make_legible(axes)
-    across, down = (list(names) for names in (columns.target, rows.intermediate))
-    for square in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
+    missing = squares[squares.similarity.isna() & is_other]
+    for square in missing.itertuples():
         cover(axes, across.index(square.target), down.index(square.intermediate), **FILLS["missing"])
-    name_squares(axes, list(rows.row), list(columns.column))
     for scale in figure.axes[1:]:
         scale.tick_params(labelsize=8.5)
         scale.yaxis.label.set_fontsize(9)
-    if off.isna().any():
+    if len(missing):
         handles = [legend_patch("not measured", **FILLS["missing"])]
         figure.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)
     return figure
-
-
-def _is_measured(similarities: pd.DataFrame | None, name: str) -> bool:
-    return similarities is not None and bool(similarities[name].notna().any())
 
 
 def why_no_importances(results: Results, similarities: pd.DataFrame | None) -> str | None:
@@ -415,3 +401,161 @@ def why_no_importances(results: Results, similarities: pd.DataFrame | None) -> s
         return f"{n_pairs:,} pairs; beyond {MOST_PAIRS:,} the paper's procedure takes long: {command}"
     known = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
     return None if known else "no feature is known of every task"
+
+
+BUDGET_TITLE = "What a budget of transfers costs"
+RANDOM = "random"
+MARGIN = 1.05  # of the axis, by the highest value on it
+ACROSS = 4  # panels beside each other
+INK, BAND, CHANCE = "#2166ac", "#d1e5f0", "0.25"
+
+
+def budget_curves(frame: pd.DataFrame, title: str) -> Figure:
+    """One panel per order: regret by transfers per target with its limits, and that of a random order as dashes."""
+    names = [name for name in dict.fromkeys(frame.order) if name != RANDOM]
+    across = min(ACROSS, len(names))
+    down = math.ceil(len(names) / across)
+    figure = figure_of(1.2 + 2.2 * max(across, 2), 1.5 + 2.1 * down, title)
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, name in zip(panels, names, strict=False):
+        own = frame[frame.order == name]
+        axes.fill_between(own.transfers, own.low, own.high, color=BAND, linewidth=0, label="95 %, targets resampled")
+        axes.plot(own.transfers, own.regret, color=INK, linewidth=1.6, marker="o", markersize=3, label="this order")
+        axes.plot(own.transfers, own.chance, color=CHANCE, linewidth=1.1, linestyle="--", label="a random order")
+        axes.set_title(shortened(name.replace("_", " "), 26), fontsize=9)
+        axes.xaxis.set_major_locator(whole_numbers(6))
+        make_plain(axes)
+    highest = frame[["high", "regret", "chance"]].max().max()
+    panels[0].set_ylim(0, MARGIN * highest if highest > 0 else 1)  # all panels share it
+    for axes in panels[len(names) :]:
+        axes.set_visible(False)
+    for axes in panels[max(0, len(names) - across) : len(names)]:
+        axes.tick_params(labelbottom=True)  # the lowest of its column that is there
+    for first in panels[::across]:
+        first.set_ylabel("regret, points", fontsize=8.5)
+    lowest = panels[(down - 1) * across : len(names)]
+    lowest[(len(lowest) - 1) // 2].set_xlabel("transfers trained per target", fontsize=8.5)
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return figure
+
+
+DEEPEST = 6.0  # drop of the log likelihood that is drawn
+
+
+def profile_figure(profile: pd.DataFrame, title: str) -> Drawing:
+    """The likelihood of slopes on every rating."""
+    caption = "Log likelihood of every slope of gains on a rating; slopes in the band are not rejected at 5 %."
+    return Drawing("mixed_profile", title, profile, likelihood_profile, caption, height=5.4)
+
+
+def likelihood_profile(profile: pd.DataFrame, title: str) -> Figure:
+    """One panel per rating: the log likelihood below its maximum at every slope, those not rejected as a band."""
+    names = list(dict.fromkeys(profile.construct))
+    figure = figure_of(2.4 + 2.3 * len(names), 3.4, title)
+    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        own = profile[profile.construct == name]
+        kept = own[own.p > LEVEL]
+        if len(kept):
+            axes.axvspan(kept.slope.min(), kept.slope.max(), color=BAND, linewidth=0, label="not rejected at 5 %")
+        axes.plot(own.slope, -own["drop"], color=INK, linewidth=1.6, label="log likelihood")
+        axes.axvline(0, color="0.35", linewidth=0.9, linestyle="--", label="no slope")
+        best = own.slope.iloc[int(own["drop"].to_numpy().argmin())]
+        axes.set_title(f"{shortened(own.title.iloc[0], 26)}\n{signed(float(best), 2)}", fontsize=9)
+        shown = own[own["drop"] <= DEEPEST]
+        axes.set_xlim(min(shown.slope.min(), 0), max(shown.slope.max(), 0))
+        axes.set_ylim(-DEEPEST, 0.3)
+        make_plain(axes)
+    panels[0].set_ylabel("log likelihood, 0 at its maximum", fontsize=8.5)
+    middle = panels[(len(names) - 1) // 2]
+    middle.set_xlabel("points of gain per step by which the intermediate is rated higher", fontsize=8.5)
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return figure
+
+
+CHOICES = {"outcome": "outcome", "weights": "weights", "cells": "cells", "without_rater": "without rater"}
+OF_RATINGS = (("o", "#1b7837"), ("s", "#762a83"), ("^", "#2166ac"), ("D", "#b35806"), ("v", "#4d4d4d"))
+GAP, WIDTH = 9, 66  # points, beside the axes and of a rating's column
+TICKS = (1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+
+
+def choices_of_slopes(slopes: pd.DataFrame, title: str) -> Figure:
+    """A line per choice of the mixed model, the primary one on top: the p of every rating, and its slope in words."""
+    names = list(CHOICES)
+    keys = slopes[names].astype("object").where(slopes[names].notna(), "")  # a file has nothing for ""
+    lines = keys.drop_duplicates().reset_index(drop=True)
+    place = slopes.assign(line=pd.MultiIndex.from_frame(lines).get_indexer(pd.MultiIndex.from_frame(keys)))
+    titles = list(dict.fromkeys(slopes.title))
+    figure = figure_of(6.6 + 0.8 * len(titles), 1.9 + 0.32 * len(lines), title)
+    axes = figure.subplots()
+    for number, rating in enumerate(titles):
+        marker, colour = OF_RATINGS[number % len(OF_RATINGS)]
+        own = place[place.title == rating]
+        axes.scatter(own.p, own.line, marker=marker, color=colour, s=26, label=shortened(rating, 26), zorder=3)
+        said = [signed(slope, 2) if np.isfinite(slope) else "not tested" for slope in own.slope]
+        for line, words in zip([-0.9, *own.line], [shortened(rating, 13), *said], strict=True):
+            beside: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "xytext": (GAP + WIDTH * number, 0)}
+            axes.annotate(words, (1, line), **beside, textcoords="offset points", va="center", color=colour, fontsize=8)
+    # A logarithmic axis for p down to the smallest, and a name for every line: the respect in which it differs.
+    smallest = float(np.nanmin(slopes.p.to_numpy("float64"), initial=LEVEL))
+    axes.axvline(LEVEL, color="0.4", linewidth=0.9, linestyle="--", label=f"p = {LEVEL:g}")
+    axes.set_xscale("log")
+    axes.set_xticks([tick for tick in TICKS if tick >= smallest / 1.6])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.set_xlim(1.15, smallest / 1.6)
+    axes.set_ylim(len(lines) - 0.5, -0.7)
+    choices = lines[list(CHOICES)].astype("object").where(lines[list(CHOICES)].notna(), "")  # a file has nothing for ""
+    axes.set_yticks(range(len(lines)), [shortened(changed(row, choices.iloc[0]), 60) for _, row in choices.iterrows()])
+    axes.grid(axis="y", color="0.92")
+    make_plain(axes)
+    axes.set_xlabel("p of a slope, corrected for all ratings (right: the slopes, per step)", fontsize=8.5)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    return figure
+
+
+def changed(row: Any, primary: Any) -> str:  # noqa: ANN401 - rows of a frame
+    """The respect in which a specification differs from the primary one, in words."""
+    differing = [f"{words} {row[name] or 'none'}" for name, words in CHOICES.items() if row[name] != primary[name]]
+    return ", ".join(differing) or "primary"
+
+
+MARKS = (  # a colour and a form of each class; common kinds of vision tell the colours of Okabe and Ito apart
+    *(("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D")),
+    *(("#E69F00", "v"), ("#56B4E9", "P"), ("#000000", "X"), ("#8C8C00", "*")),
+)
+OTHERS = ("0.6", ".")  # of classes beyond these
+SIZE = 14
+
+
+def rows_figure(frame: pd.DataFrame, silhouette: float, what: str, stem: Path) -> FigureFiles:
+    """Draw rows with the columns ``x``, ``y``, ``gold`` and ``predicted``, beside their CSV.
+
+    ``what`` names system and task, and ``silhouette`` is that of the classes among the vectors, or NaN.
+    """
+    parted = f"; silhouette of the classes in the vectors themselves {signed(silhouette, 2)}"
+    title = (
+        f"Test rows of {what} by t-SNE of the vectors that are classified{parted if isfinite(silhouette) else ''}\n"
+        "Hollow: another class is predicted. Distances between far groups, and sizes of groups, mean nothing."
+    )
+    (files,) = Drawing(stem.name, title, frame, draw_rows, folder="").write(stem.parent)
+    return files
+
+
+def draw_rows(frame: pd.DataFrame, title: str) -> Figure:
+    """A mark per row, of the colour and form of its class; the commonest class first."""
+    figure = figure_of(7, 6.2, title)
+    axes = figure.subplots()
+    entries = []
+    for place, (name, count) in enumerate(frame["gold"].value_counts(sort=True).items()):
+        colour, form = MARKS[place] if place < len(MARKS) else OTHERS
+        rows = frame[frame["gold"] == name]
+        is_right = (rows["predicted"] == name).to_numpy()
+        for own, face in ((rows[is_right], colour), (rows[~is_right], "none")):
+            axes.scatter(own["x"], own["y"], s=SIZE, marker=form, facecolors=face, edgecolors=colour, linewidths=0.8)
+        entries.append(legend_mark(f"{shortened(name)} ({count})", marker=form, color=colour, markersize=5))
+    axes.set(xticks=[], yticks=[])
+    axes.legend(handles=entries, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return figure

@@ -7,10 +7,11 @@ Texts are measured in DejaVu Sans, which matplotlib carries, so that a plan is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
-from math import cos, pi, radians, sin
+from math import ceil, cos, pi, radians, sin
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +31,8 @@ from analysis.figures.drawing import (
 )
 from analysis.gains.cells import Manifest
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import as_written, write_csv
+from analysis.tables import FIGURES, as_written, signed, write_csv
+from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
     from matplotlib.collections import CircleCollection, LineCollection, PolyCollection
@@ -287,6 +289,56 @@ def wrapped(text: str, size: float, room: float, is_bold: bool = False) -> list[
     return lines
 
 
+# What figures have in common: their heading, colours that mean nothing, and panels side by side.
+
+EDGE, TITLE = 4.0, 8.0  # points around a figure, and of its title
+MINUS, GRID, UNSURE = "\u2212", "#e4e4e2", "#a3a8ae"
+GAP = 9.0  # points between panels
+WIDEST_PANEL, PANELS = 330.0, 3  # points of a panel; panels side by side on a page
+NARROW = 340.0  # points of a column of a page, in which panels stand below each other
+
+
+class Panels(NamedTuple):
+    """How many panels stand side by side, and in points the width of each and of the whole figure."""
+
+    across: int
+    width: float
+    full: float
+
+
+def panels_on(width: float, n_targets: int) -> Panels:
+    """The panels of so many targets on ``width`` cm at most."""
+    points = width * POINTS_PER_CM
+    across = max(1, min(PANELS if points > NARROW else 1, n_targets))
+    own = min((points - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
+    return Panels(across, own, 2 * EDGE + own * across + GAP * (across - 1))
+
+
+def parts_of(frame: pd.DataFrame, name: str, most: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The frame in parts of at most so many targets, with their names."""
+    targets = list(dict.fromkeys(frame.target))
+    count = ceil(len(targets) / most)
+    for number in range(count):
+        chosen = frame.target.isin(targets[number * most : (number + 1) * most])
+        yield name + (f"-part-{number + 1}" if count > 1 else ""), frame[chosen].reset_index(drop=True)
+
+
+def heading(title: str, width: float) -> tuple[list[Label], float]:
+    """The lines of a figure's title, and where what stands below them begins."""
+    marks, y = [], EDGE
+    for number, line in enumerate(harmless(part) for part in title.splitlines()):
+        size = TITLE if number == 0 else WORDS
+        for words in wrapped(line, size, width - 2 * EDGE, is_bold=number == 0):
+            y += size * 1.3
+            marks.append(Label(EDGE, y - 0.25 * size, words, size, is_bold=number == 0))
+    return [mark for mark in marks if mark.text], y + 3.0
+
+
+def whole(points: float) -> str:
+    """Points without decimals, with their sign."""
+    return signed(points, 0).replace("-", MINUS)
+
+
 # Printers.
 
 
@@ -387,6 +439,50 @@ def write_plan_files(
     for ending, content in contents.items():
         write_bytes(stem.with_name(f"{stem.name}.{ending}"), content)
     return files
+
+
+def _whole(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> list[tuple[str, pd.DataFrame]]:
+    """A figure that stands on one page whatever its width."""
+    return [(name, frame)]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A figure whose marks a ``planner`` places, not drawn yet, in as many ``parts`` as pages of a width in cm hold.
+
+    ``caption`` and ``words``, which say in a manuscript what is seen, follow from the frame of each part.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    planner: Callable[..., Plan]
+    words: Callable[[pd.DataFrame, str], str]
+    caption: Callable[[pd.DataFrame], str] | None  # none: not for manuscripts
+    parts: Callable[..., Iterable[tuple[str, pd.DataFrame]]] = _whole
+    folder: str = FIGURES
+
+    @property
+    def names(self) -> list[str]:
+        """What the files of its parts are called."""
+        return [name for name, _ in self.parts(self.frame, self.name)]
+
+    def write(self, out: Path, kept: Kept = NOWHERE, *, prints: bool = False) -> list[FigureFiles]:
+        """Draw its parts, unless they are kept, into its folder below ``out``, with their frames."""
+        return [
+            write_plan_files(part, out / self.folder / name, self.title, self.planner, kept=kept, prints=prints)
+            for name, part in self.parts(self.frame, self.name)
+        ]
+
+
+def of_setting(name: str, setting: str) -> str:
+    """The name of a figure of a setting, as files are called."""
+    return f"{name}-{setting.replace('%', 'pct')}"
+
+
+def training_data(setting: str) -> str:
+    """What a caption says of a setting with less data."""
+    return "" if setting == "full" else f" Training data: {setting.replace('%', 'pct')}."
 
 
 def svg_of_plan(plan: Plan, salt: str) -> bytes:

@@ -1,47 +1,39 @@
-"""The uncertainty map as a drawing plan: squares, numbers and frames, names and brackets, and every gain as a dot.
+"""The uncertainty map: what it shows, where that stands, and its drawing plan.
 
-``map_plan`` needs nothing but the frame of ``analysis.figures.layout``, the CSV file beside the figure.
+Every gain of a study is as large as it is known to differ from 0. The area of a square is |gain| over the half-width of
+its 95 % interval, so that chance alone draws little; its colour is the gain on a scale that is the same for every study
+and metric. The idea is that of value-suppressing uncertainty palettes (Correll, Moritz and Heer 2018,
+doi:10.1145/3173574.3174216). Places are such that 2 to 60 tasks are legible on a page. ``map_plan`` needs nothing but
+the frame of ``map_frame``, the CSV file beside the figure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri, stdtr, stdtrit
 
-from analysis.figures.drawing import FigureFiles
-from analysis.figures.layout import (
-    EDGE,
-    FULL,
-    GRID,
-    LIMIT,
-    MINUS,
-    UNSURE,
-    Layout,
-    brackets,
-    colour_of,
-    is_sure,
-    labels_below,
-    layout_of,
-    map_frame,
-    map_title,
-    names,
-    strip_above,
-    strip_beside,
-    whole,
-)
+from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.plan import (
     CAPITAL,
+    EDGE,
+    GRID,
     INK,
     LEGEND,
+    MINUS,
     PAGE,
     POINTS_PER_CM,
     SMALLEST,
     SOFT,
-    WORDS,
+    UNSURE,
     Box,
     Dot,
     Item,
@@ -49,45 +41,508 @@ from analysis.figures.plan import (
     Line,
     Mark,
     Plan,
+    Planned,
     Triangle,
     described,
     entries,
+    fitting,
+    heading,
     legend,
+    of_setting,
+    outline,
     rounded,
     text_width,
+    title_of,
+    titles_of,
+    training_data,
+    whole,
     with_texts,
-    wrapped,
-    write_plan_files,
 )
+from analysis.gains.baselines import of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
-from analysis.kept import NOWHERE, Kept
-from analysis.tables import signed
+from analysis.results.study_results import StudyResults
+from analysis.tables import Declared, framed, signed
 from tasks.plain_text import counted, harmless
+
+WIDEST_PLACE, NARROWEST = 40.0, 6.6  # points of a square's place at most, and at least for a name beside each
+SLANTED = 10.6  # points of a place from which on labels of columns are slanted and not upright
+LONGEST_NAME, SHORT_NAME, MANY = 96.0, 66.0, 36  # points of a task's name, and of a name among more tasks than these
+STRIP, LEAST_WIDTH = 34.0, 300.0  # points of the marginal above, and of the whole figure
+SIDE_STRIP = (50.0, 110.0)  # points of the marginal at the right, at least and at most
+METRIC_GAP, FAMILY_GAP, AXIS = 7.0, 2.5, 34.0  # AXIS: the words beside the marginal above
+BRACKET, BRACKET_LINE = 11.0, 6.6  # points of a bracket with a line of its name, and of each further line
+BESIDE = 2.0  # points of a bracket that its name leaves free
+LONGEST_TURNED, ENDS = 42.0, 6.0  # points of a name across its bracket, and those that it leaves free at its ends
+TITLES = {"intermediate": "row", "target": "column"}  # columns of a map's frame that have the titles of a role's tasks
+FEWEST_LETTERS, MOST_LINES = 6, 2  # of a bracket's name: letters that still say something, and lines
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the places of a map stand: left sides of columns, tops of rows, and the sizes of a place."""
+
+    columns: Mapping[str, float]
+    rows: Mapping[str, float]
+    across: float
+    down: float
+    name_size: float
+    width: float
+    bottom: float  # of the map
+    longest: float  # of the columns' labels
+    slant: float  # of them: 45 or 90 degrees
+    is_staggered: bool
+    top: float  # of the strip above the map
+    tier: float  # of the labels above the strip; 0 without
+    families: tuple[float, float]  # of the families' brackets: above the map, and at its left; 0 without
+
+    @property
+    def right(self) -> float:
+        """The right side of the map."""
+        return max(self.columns.values()) + self.across
+
+    @property
+    def side(self) -> float:
+        """The shorter side of a place."""
+        return min(self.across, self.down)
+
+    @property
+    def left(self) -> float:
+        """The left side of the map."""
+        return min(self.columns.values())
+
+    @property
+    def head(self) -> float:
+        """The top of the map."""
+        return min(self.rows.values())
+
+    def middle(self, row: str, column: str) -> tuple[float, float]:
+        """The middle of a place."""
+        return self.columns[column] + self.across / 2, self.rows[row] + self.down / 2
+
+
+def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
+    """The layout of a map at most ``width`` wide whose strip, or what stands above it, begins at ``top``."""
+    rows, columns = frame.drop_duplicates("intermediate"), frame.drop_duplicates("target")
+    has_rows, has_columns = (bool((part != "").any()) for part in (rows.row_family, columns.column_family))
+    gaps_across = _gaps(columns, ["metric", "column_family"])
+    gaps_down = _gaps(rows, ["row_family"])
+    longest = min(LONGEST_NAME if len(columns) <= MANY else SHORT_NAME, 0.24 * width)
+    beside = (BRACKET + 1.0) * has_rows
+    gutter = max(min(max(text_width(name, 7.0) for name in rows.row), longest), AXIS) + 8.0 + beside
+    for _ in range(3):  # names of families, and labels that slant to the left, may ask for more room at the left
+        room = width - gutter - SIDE_STRIP[0] - 3 * EDGE - sum(gaps_across)
+        across = min(room / len(columns), WIDEST_PLACE)
+        down = max(across, NARROWEST)
+        more = BRACKET + 1.0 + _further(runs_of(rows, "intermediate", ["row_family"]), down) - beside
+        if has_rows and more > 0:
+            gutter, beside = gutter + more, beside + more
+        slant = 45.0 if across >= SLANTED else 90.0
+        lefts = gutter + np.cumsum([0.0, *gaps_across[1:]]) + across * np.arange(len(columns))
+        lengths = [min(text_width(name, 7.0), longest) for name in columns.column]
+        if slant == 45.0:
+            starts = [x + across / 2 - 0.72 * length for x, length in zip(lefts, lengths, strict=True)]
+            gutter += max(0.0, EDGE - min(starts))
+    is_staggered = slant == 90.0 and across < NARROWEST
+    tier = max(lengths) + 3.0 if is_staggered else 0.0
+    above = (BRACKET + _further(runs_of(columns, "target", ["metric", "column_family"]), across)) * has_columns
+    strip = top + BRACKET + above + tier
+    tops = strip + STRIP + 4.0 + np.cumsum([0.0, *gaps_down[1:]]) + down * np.arange(len(rows))
+    side = min(max(width - lefts[-1] - across - 3 * EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
+    return Layout(
+        dict(zip(columns.target, lefts, strict=True)),
+        dict(zip(rows.intermediate, tops, strict=True)),
+        across,
+        down,
+        min(max(0.62 * min(across * (2 if is_staggered else 1), down), SMALLEST), 7.0),
+        max(lefts[-1] + across + side + 3 * EDGE, min(LEAST_WIDTH, width)),
+        float(tops[-1] + down),
+        longest,
+        slant,
+        is_staggered,
+        strip,
+        tier,
+        (above, beside),
+    )
+
+
+class Run(NamedTuple):
+    """Tasks side by side of one family: the first and the last, how many, and the name of their bracket."""
+
+    first: str
+    last: str
+    size: int
+    name: str
+
+
+def runs_of(tasks: pd.DataFrame, role: str, fields: Sequence[str]) -> list[Run]:
+    """The runs of tasks in a role that agree in these fields, the last of which names them.
+
+    A bracket over a single task that is called as its family has no name: it would say the same word twice.
+    """
+    titles, values = TITLES[role], tasks[list(fields)].itertuples(index=False, name=None)
+    runs = []
+    for own, run in groupby(zip(values, tasks[role], tasks[titles], strict=True), itemgetter(0)):
+        members = [(str(task), str(title)) for _, task, title in run]
+        is_plain = len(members) == 1 and members[0][1].casefold() == str(own[-1]).casefold()
+        runs.append(Run(members[0][0], members[-1][0], len(members), "" if is_plain else str(own[-1])))
+    return runs
+
+
+def _further(runs: Sequence[Run], place: float) -> float:
+    """The room that names of families take beyond a line, in points."""
+    needed = [0.0]
+    for run in runs:
+        lines, is_turned = bracket_name(run.name, run.size * place - BESIDE)
+        widths = [text_width(line, SMALLEST) for line in lines]
+        needed.append(max(widths) + ENDS - BRACKET if is_turned else BRACKET_LINE * (len(lines) - 1))
+    return max(needed)
+
+
+def bracket_name(name: str, room: float) -> tuple[list[str], bool]:
+    """The lines of a family's name, and whether they stand across their bracket because along it one would be cut."""
+    along = _broken(name, SMALLEST, room, MOST_LINES)
+    if along or not name:
+        return along, False
+    across = name_lines(name, LONGEST_TURNED, most=int((room + BESIDE) / BRACKET_LINE))
+    return (across, True) if across else (name_lines(name, room), False)
+
+
+def name_lines(name: str, room: float, *, is_bold: bool = False, most: int = MOST_LINES) -> list[str]:
+    """A bracket's name in as few lines as fit, broken at its parts; else on one, cut, or none."""
+    size = SMALLEST * (1.12 if is_bold else 1.0)
+    if lines := _broken(name, size, room, most):
+        return lines
+    text = fitting(name, size, room, 0) if most > 0 else ""
+    return [text] if text.strip() and len(text) >= min(len(name), FEWEST_LETTERS) else []
+
+
+def _broken(name: str, size: float, room: float, most: int) -> list[str]:
+    """A name in at most so many lines, broken at its parts; none where it would have to be cut."""
+    lines = [""]
+    for part in re.findall(r"[^\s_/-]+[\s_/-]*|[\s_/-]+", name):
+        if text_width((lines[-1] + part).rstrip(), size) <= room or not lines[-1]:
+            lines[-1] += part
+        else:
+            lines.append(part)
+    lines = [line.strip() for line in lines]
+    fits = len(lines) <= most and all(text_width(line, size) <= room for line in lines)
+    return lines if fits and lines[0] else []
+
+
+def _gaps(tasks: pd.DataFrame, fields: Sequence[str]) -> list[float]:
+    """The room before each task: more where a metric begins, less where a family does, none else."""
+    gaps, before = [0.0], None
+    for values in tasks[list(fields)].itertuples(index=False):
+        if before is not None:
+            is_other = [value != other for value, other in zip(values, before, strict=True)]
+            gaps.append(METRIC_GAP if len(fields) > 1 and is_other[0] else FAMILY_GAP if any(is_other) else 0.0)
+        before = values
+    return gaps
+
+
+LIMIT = 10.0  # points of gain at which the colour is deepest, for every study and metric
+FULL = 3.0  # times its interval's half-width that a gain fills its square
+ORDERS = ("family", "median")
+COLUMNS = {
+    "intermediate": Declared("str", "task whose adapter is below: a row of the map"),
+    "target": Declared("str", "task that was trained and tested: a column of the map"),
+    "row": Declared("str", "title of the intermediate"),
+    "column": Declared("str", "title of the target, in brackets if it has not learned"),
+    "row_family": Declared("str", "family of the intermediate; empty where the map has no families"),
+    "column_family": Declared("str", "family of the target; empty likewise"),
+    "metric": Declared("str", "metric of the target"),
+    "status": Declared("str", "done, missing, undefined, or same task"),
+    "points": Declared("float64", "gain in points"),
+    "low": Declared("float64", "lower end of its 95 % interval"),
+    "high": Declared("float64", "its upper end"),
+    "df": Declared("float64", "degrees of freedom behind it"),
+    "p_corrected": Declared("float64", "p after the correction by which gains are called significant"),
+    "size": Declared("float64", "area of the square as a share of its place"),
+    "is_significant": Declared(
+        "bool", "framed: the corrected p is at most .05; not if the target has not learned or the pair is in doubt"
+    ),
+    "is_collapsed": Declared("bool", "marked: the cell or its baseline has collapsed"),
+    "is_contaminated": Declared("bool", "marked: test items are training material"),
+    "is_unlearned": Declared("bool", "in brackets: the target alone has not learned"),
+}
+DEEP_HARM, PALE, DEEP_GAIN = (214, 96, 77), (247, 247, 247), (67, 147, 195)  # black is legible on all between
+
+
+def map_frame(gains: pd.DataFrame, manifest: Manifest, *, setting: str, order: str = "family") -> pd.DataFrame:
+    """One row per square in the map's order, row by row: the columns COLUMNS.
+
+    Targets stand by metric. Within it they stand by family, families and their tasks by their median gain, the largest
+    first; or, in the ``order`` median or where families say nothing, by their median alone. Intermediates likewise.
+    """
+    shown = gains[gains.setting == setting]
+    families = _families(manifest, {*shown.intermediate, *shown.target} if order == "family" else set())
+    rows = _ordered(shown, "intermediate", families)
+    targets = _ordered(shown, "target", families)
+    metrics = dict(zip(shown.target, shown.metric, strict=True))
+    targets = sorted(targets, key=lambda task: list(METRIC_NAMES).index(metrics[task]))
+    pairs = {(pair.intermediate, pair.target): pair for pair in shown.itertuples()}
+    titles = titles_of(manifest)
+    unlearned = {target for target, _ in of_unlearned(shown)}
+    squares = [
+        {
+            **{"intermediate": row, "target": target, "row": titles[row]},
+            "column": f"({titles[target]})" if target in unlearned else titles[target],
+            **{"row_family": families.get(row, ""), "column_family": families.get(target, "")},
+            **{
+                "metric": metrics[target],
+                "is_unlearned": target in unlearned,
+                **_of_pair(pairs.get((row, target)), target not in unlearned),
+            },
+        }
+        for row in rows
+        for target in targets
+    ]
+    return framed(pd.DataFrame(squares, columns=list(COLUMNS)), COLUMNS)
+
+
+def _families(manifest: Manifest, tasks: set[str]) -> dict[str, str]:
+    """The family of every task; nothing where all are of one family, or every task is of its own."""
+    families = {task: harmless(str(manifest["tasks"][task]["family"])).replace("_", " ") for task in sorted(tasks)}
+    return families if 1 < len(set(families.values())) < len(families) else {}
+
+
+def _ordered(shown: pd.DataFrame, role: str, families: Mapping[str, str]) -> list[str]:
+    """Tasks in a role by the median gain of their family and then by their own, the largest first."""
+    tasks = list(dict.fromkeys(shown[role]))
+    own = shown.groupby(role).points.median().to_dict()
+    of_family = shown.groupby(shown[role].map(families)).points.median().to_dict() if families else {}
+
+    def falling(value: float) -> float:
+        return np.inf if np.isnan(value) else -value
+
+    def key(task: str) -> tuple[float, str, float, int]:
+        family = families.get(task, "")
+        return falling(of_family.get(family, 0.0)), family, falling(own[task]), tasks.index(task)
+
+    return sorted(tasks, key=key)
+
+
+def _of_pair(pair: Any, may_be_claimed: bool) -> dict[str, Any]:  # noqa: ANN401 - a row of gains, or None
+    marks = {"is_significant": False, "is_collapsed": False, "is_contaminated": False, "size": 0.0}
+    if pair is None:
+        return {"status": "same task", **marks}
+    if pair.n_seeds == 0 or not np.isfinite(pair.points):
+        return {"status": "missing" if pair.n_seeds == 0 else "undefined", **marks}
+    doubts = {f"is_{name}": _holds(getattr(pair, name)) for name in ("collapsed", "contaminated")}
+    return {
+        "status": "done",
+        **{name: getattr(pair, name) for name in ("points", "low", "high", "df")},
+        "p_corrected": pair.p_bh,
+        "size": share_of_place(pair.points, pair.low, pair.high, pair.df),
+        "is_significant": bool(pair.significant) and may_be_claimed and not any(doubts.values()),
+        **doubts,
+    }
+
+
+def _holds(mark: Any) -> bool:  # noqa: ANN401 - a nullable boolean
+    return not pd.isna(mark) and bool(mark)
+
+
+def share_of_place(points: float, low: float, high: float, df: float) -> float:
+    """The area of a square as a share of its place: |gain| over its interval's half-width, full from FULL on.
+
+    With few seeds a half-width is itself uncertain: among many, some are short by luck. So the ratio counts as much as
+    one of the same p would if the spread were known: with t = ratio x the quantile of Student's t at ``df``, and z the
+    normal deviate of t's p, it is z over its own quantile. 1 is an interval that ends at 0 either way, and from some 30
+    degrees of freedom on the two are alike. 0 without an interval, for then nothing is known of how sure the gain is.
+    """
+    half_width = (high - low) / 2
+    if not np.isfinite(half_width) or points == 0:
+        return 0.0
+    if half_width <= 0:
+        return 1.0
+    ratio = abs(points) / half_width
+    if np.isfinite(df):
+        ratio = ndtri(stdtr(df, ratio * stdtrit(df, LEVEL / 2))) / ndtri(LEVEL / 2)
+    return float(min(max(ratio, 0.0) / FULL, 1.0))
+
+
+def is_sure(frame: pd.DataFrame) -> pd.Series:
+    """Whether the 95 % interval of each gain excludes 0."""
+    return (frame.low > 0) | (frame.high < 0)
+
+
+def colour_of(points: float) -> str:
+    """The colour of a gain in points, the same for every study and metric: red for harm, blue for gain."""
+    share = min(abs(points) / LIMIT, 1.0)
+    end = DEEP_GAIN if points > 0 else DEEP_HARM
+    return "#" + "".join(f"{round(pale + (deep - pale) * share):02x}" for pale, deep in zip(PALE, end, strict=True))
+
+
+def map_title(gains: pd.DataFrame, manifest: Manifest, setting: str) -> str:
+    """The title: SYNTHETIC DATA where they are made up, the study, and the training runs that intervals hold for."""
+    shown = gains[(gains.setting == setting) & (gains.n_seeds > 0)]
+    seeds = ", ".join(dict.fromkeys(shown.conditional)) or "no finished pair"
+    return title_of("Gains", manifest, setting, f"intermediates (rows) on targets (columns), {seeds}")
+
+
+def names(frame: pd.DataFrame, layout: Layout) -> list[Label]:
+    """The rows' names at the left; the columns' below, or by turns below and above."""
+    rows, columns = frame.drop_duplicates("intermediate"), frame.drop_duplicates("target")
+    size, room = layout.name_size, layout.left - 8.0 - layout.families[1]
+    names = []
+    for task, title in zip(rows.intermediate, rows.row, strict=True):
+        y = layout.rows[task] + layout.down / 2 + CAPITAL * size
+        names.append(Label(layout.left - 4.0, y, fitting(title, size, room), size, "end"))
+    for place, (task, title) in enumerate(zip(columns.target, columns.column, strict=True)):
+        names.append(_column_name(title, layout.columns[task] + layout.across / 2, layout, place))
+    return [name for name in names if name.text]
+
+
+def _column_name(title: str, x: float, layout: Layout, place: int) -> Label:
+    size, text = layout.name_size, fitting(title, layout.name_size, layout.longest)
+    if layout.slant == 45.0:
+        return Label(x + 0.5 * size, layout.bottom + 4.0 + 0.5 * size, text, size, "end", 45.0)
+    if layout.is_staggered and place % 2:
+        return Label(x + CAPITAL * size, layout.top - 3.0, text, size, "start", 90.0)
+    return Label(x + CAPITAL * size, layout.bottom + 3.0, text, size, "end", 90.0)
+
+
+def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
+    """What belongs together: targets by metric and family above, intermediates by family at the left."""
+    rows, columns = frame.drop_duplicates("intermediate"), frame.drop_duplicates("target")
+    marks: list[Mark] = []
+    y = layout.top - layout.tier - 3.0
+    if layout.families[0]:
+        for run in runs_of(columns, "target", ["metric", "column_family"]):
+            marks += _across(layout.columns[run.first], layout.columns[run.last] + layout.across, y, run.name)
+        y -= layout.families[0]
+    for run in runs_of(columns, "target", ["metric"]):
+        x, to_x = layout.columns[run.first], layout.columns[run.last] + layout.across
+        marks += _across(x, to_x, y, METRIC_NAMES[run.name], is_bold=True)
+    if layout.families[1]:
+        x = EDGE + layout.families[1] - 3.0
+        for run in runs_of(rows, "intermediate", ["row_family"]):
+            marks += _along(layout.rows[run.first], layout.rows[run.last] + layout.down, x, run.name)
+    return marks
+
+
+def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool = False) -> list[Mark]:
+    """A line above columns with its name; one of a family stands upright where it would be cut."""
+    marks: list[Mark] = [Line(x + 0.8, y, to_x - 0.8, y, SOFT, 0.8)]
+    middle, room = (x + to_x) / 2, to_x - x - BESIDE
+    lines, is_turned = (name_lines(name, room, is_bold=True, most=1), False) if is_bold else bracket_name(name, room)
+    for place, text in enumerate(lines):
+        if is_turned:
+            marks.append(Label(_line_at(middle, place, lines), y - 2.0, text, SMALLEST, "start", 90.0))
+        else:
+            above = y - 2.0 - BRACKET_LINE * (len(lines) - 1 - place)
+            marks.append(Label(middle, above, text, SMALLEST, "middle", 0.0, INK, is_bold))
+    return marks
+
+
+def _along(y: float, to_y: float, x: float, name: str) -> list[Mark]:
+    """A line beside rows with its name, likewise: level where it would be cut upright."""
+    marks: list[Mark] = [Line(x, y + 0.8, x, to_y - 0.8, SOFT, 0.8)]
+    middle = (y + to_y) / 2
+    lines, is_turned = bracket_name(name, to_y - y - BESIDE)
+    for place, text in enumerate(lines):
+        if is_turned:
+            marks.append(Label(x - 2.5, _line_at(middle, place, lines), text, SMALLEST, "end"))
+        else:
+            beside = x - 2.5 - BRACKET_LINE * (len(lines) - 1 - place)
+            marks.append(Label(beside, middle, text, SMALLEST, "middle", 90.0))
+    return marks
+
+
+def _line_at(middle: float, place: int, lines: Sequence[str]) -> float:
+    """Where a line of several stands that lie around a middle."""
+    return middle + CAPITAL * SMALLEST + BRACKET_LINE * (place - (len(lines) - 1) / 2)
+
+
+def _at(points: float, low: float, high: float) -> float:
+    """Where a gain stands on an axis from -LIMIT at ``low`` to LIMIT at ``high``; what is beyond stands at its end."""
+    return low + (high - low) * (min(max(points, -LIMIT), LIMIT) / LIMIT + 1) / 2
+
+
+def strip_above(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
+    """Every gain as a dot above its column, its median as a bar."""
+    low, high = layout.top + STRIP - 3.0, layout.top + 3.0
+    marks: list[Mark] = []
+    for _, part in frame.groupby(["metric"], sort=False):
+        targets = [layout.columns[task] for task in part.target]
+        x, to_x = min(targets), max(targets) + layout.across
+        marks.append(Box(x, layout.top, to_x - x, STRIP, "#ffffff", GRID, 0.6))
+        marks.append(Line(x, (low + high) / 2, to_x, (low + high) / 2, SOFT, 0.5))
+    for task, part in _by_certainty(frame).groupby("target", sort=False):
+        middle = layout.columns[str(task)] + layout.across / 2
+        marks += [_dot(middle, _at(pair.points, low, high), pair) for pair in part.itertuples()]
+        y, half = _at(part.points.median(), low, high), min(0.36 * layout.across, 5.0)
+        marks.append(Line(middle - half, y, middle + half, y, INK, 1.1))
+    for points, y in ((LIMIT, high), (0.0, (low + high) / 2), (-LIMIT, low)):
+        text = f"{whole(points)} points" if points > 0 else whole(points)
+        marks.append(Label(layout.left - 4.0, y + CAPITAL * SMALLEST, text, SMALLEST, "end", 0.0, SOFT))
+    return marks
+
+
+def strip_beside(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
+    """Every gain as a dot beside its row, its median as a bar."""
+    x, to_x = layout.right + 2 * EDGE, layout.width - EDGE
+    low, high = x + 3.0, to_x - 3.0
+    middle = (low + high) / 2
+    marks: list[Mark] = [Box(x, layout.head, to_x - x, layout.bottom - layout.head, "#ffffff", GRID, 0.6)]
+    marks.append(Line(middle, layout.head, middle, layout.bottom, SOFT, 0.5))
+    for task, part in _by_certainty(frame).groupby("intermediate", sort=False):
+        y = layout.rows[str(task)] + layout.down / 2
+        marks += [_dot(_at(pair.points, low, high), y, pair) for pair in part.itertuples()]
+        at, half = _at(part.points.median(), low, high), min(0.36 * layout.down, 5.0)
+        marks.append(Line(at, y - half, at, y + half, INK, 1.1))
+    for points, at in ((-LIMIT, low), (0.0, middle), (LIMIT, high)):
+        marks.append(Label(at, layout.bottom + 8.0, whole(points), SMALLEST, "middle", 0.0, SOFT))
+    marks.append(Label(middle, layout.bottom + 15.5, "gain, points", SMALLEST, "middle", 0.0, SOFT))
+    return marks
+
+
+def _by_certainty(frame: pd.DataFrame) -> pd.DataFrame:
+    """The finished pairs, those last whose interval excludes 0, so that they are drawn above the others."""
+    done = frame[frame.status == "done"]
+    return done.assign(is_sure=is_sure(done)).sort_values("is_sure", kind="stable")
+
+
+def _dot(x: float, y: float, pair: Any) -> Dot:  # noqa: ANN401 - a row of the frame
+    if abs(pair.points) > LIMIT:
+        return Dot(x, y, 1.5, "#ffffff", INK, 0.7)
+    return Dot(x, y, 1.3, INK if pair.is_sure else UNSURE, "#ffffff", 0.2)
+
+
+def labels_below(frame: pd.DataFrame, layout: Layout) -> float:
+    """How far the columns' names, or the axis beside them, reach below the map."""
+    turned = (name for name in names(frame, layout) if name.turn)
+    return max([18.0, *(float(outline(name)[:, 1].max()) - layout.bottom for name in turned)]) + 6.0
+
+
+# The plan of a map: squares, numbers and frames, names and brackets, and every gain as a dot.
 
 MAP = "uncertainty-map"
 CORRECTION = "Benjamini-Hochberg over all gains"
 BRACKETS = "(in brackets): has not learned alone, so none of its gains is framed"
 SAME, EDGE_OF_SQUARE = "#ececea", "#8a8f96"
-TITLE, NUMBER = 8.0, SMALLEST  # points of the title, and of a number in a square
+NUMBER = SMALLEST  # points of a number in a square
+CAPTION = (
+    "Gains of intermediates (rows) on targets (columns). The area of a square is the gain over the half-width of its"
+    f" 95 % interval, full from {FULL:.0f} on; its colour is the gain, up to {LIMIT:.0f} points. Numbers: the interval"
+    " excludes 0; frames: significant after correction. Beside the map every gain is a dot, medians are bars."
+)
 FILLED = 0.92  # side of the largest square as a share of its place
 
 
-def write_maps(
-    gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE, *, prints: bool = False
-) -> list[FigureFiles]:
-    """Draw the uncertainty map of every setting that has transfers, unless it is kept; it ``prints`` PDF, too."""
-    return [
-        write_plan_files(
-            map_frame(gains, manifest, setting=setting),
-            out / f"{MAP}-{setting.replace('%', 'pct')}",
-            map_title(gains, manifest, setting),
-            map_plan,
-            kept=kept,
-            prints=prints,
-        )
-        for setting in dict.fromkeys(gains.setting)
-    ]
+def maps(study: StudyResults) -> Iterator[Planned]:
+    """The uncertainty map of every setting that has transfers."""
+    for setting in dict.fromkeys(study.gains.setting):
+        frame = map_frame(study.gains, study.manifest, setting=setting)
+        title = map_title(study.gains, study.manifest, setting)
+        caption = partial(_caption, beside=training_data(setting))
+        yield Planned(of_setting(MAP, setting), title, frame, map_plan, map_words, caption)
+
+
+def _caption(frame: pd.DataFrame, beside: str) -> str:
+    return f"{CAPTION}{beside}"
 
 
 def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
@@ -118,7 +573,10 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
     below, height = legend(items, EDGE, foot, layout.width - 2 * EDGE)
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
-        "squares": [_square(pair, layout) for pair in frame[frame["size"] > 0].itertuples()],
+        "squares": [
+            square_at(*layout.middle(pair.intermediate, pair.target), layout.side, pair.size, pair.points)
+            for pair in frame[frame["size"] > 0].itertuples()
+        ],
         "bars": _bars(frame, layout, texts),
         "marks": _marks(frame, layout),
         "numbers": _numbers(layout, texts),
@@ -145,17 +603,6 @@ def map_words(frame: pd.DataFrame, title: str) -> str:
         named = (f"{pair.row} on {pair.column}, {signed(pair.points, 1)} points" for pair in ends)
         texts.append("Largest and smallest: {}; {}.".format(*named))
     return described(title, " ".join(texts))
-
-
-def heading(title: str, width: float) -> tuple[list[Label], float]:
-    """The lines of a figure's title, and where what stands below them begins."""
-    marks, y = [], EDGE
-    for number, line in enumerate(harmless(part) for part in title.splitlines()):
-        size = TITLE if number == 0 else WORDS
-        for words in wrapped(line, size, width - 2 * EDGE, is_bold=number == 0):
-            y += size * 1.3
-            marks.append(Label(EDGE, y - 0.25 * size, words, size, is_bold=number == 0))
-    return [mark for mark in marks if mark.text], y + 3.0
 
 
 def _ground(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
@@ -189,10 +636,6 @@ def _ring(x: float, y: float, side: float) -> Sequence[Mark]:
 
 
 EMPTY = {"missing": _struck, "undefined": _ring}
-
-
-def _square(pair: Any, layout: Layout) -> Box:  # noqa: ANN401 - a row of the frame
-    return square_at(*layout.middle(pair.intermediate, pair.target), layout.side, pair.size, pair.points)
 
 
 def square_at(x: float, y: float, side: float, size: float, points: float) -> Box:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,11 +112,47 @@ HELD = 64 * 2**20  # bytes of decisions that a command keeps, or some more where
 
 
 @dataclass(frozen=True)
-class ReadOnce(Store):
-    """A store whose predictions are read once, as far as there is room for them: gains, second metrics, pages ask."""
+class Snapshot(Store):
+    """A store as one command sees it: records, their files and, as far as there is room, predictions are read once.
 
+    What is computed of its studies is read where it was kept before, unless ``keeps`` says that nothing is: then all of
+    it follows from the records. If ``exact``, gains are drawn until every correction is decided, as far as more draws
+    decide it (``analysis.gains.gains.gains``).
+    """
+
+    keeps: bool = True
+    exact: bool = False
+    known: dict[str, Record] = field(default_factory=dict, repr=False, compare=False)
+    raw: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    checked: dict[tuple[str, str], Path] = field(default_factory=dict, repr=False, compare=False)
     answers: dict[str, Predictions] = field(default_factory=dict, repr=False, compare=False)
     first: dict[str, Predictions] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, store: Store, *, exact: bool = False) -> Snapshot:
+        """The store from now on; a snapshot is handed back as it is."""
+        return store if isinstance(store, cls) else cls(store.root, exact=exact)
+
+    def get(self, key: str) -> Record:
+        """The record with this key, as it was when it was first asked for; errors are those of ``Store.get``."""
+        if key not in self.known:
+            self.known[key] = super().get(key)
+        return self.known[key]
+
+    def content(self, key: str) -> bytes:
+        """The bytes of a record, read once for their hash and then for their fields; errors are those of ``Store``."""
+        if key in self.raw:
+            return self.raw.pop(key)
+        content = super().content(key)
+        if key not in self.known:
+            self.raw[key] = content
+        return content
+
+    def open(self, key: str, name: str) -> Path:
+        """The path of a record's file, whose content is checked the first time; errors are those of ``Store.open``."""
+        if (key, name) not in self.checked:
+            self.checked[key, name] = super().open(key, name)
+        return self.checked[key, name]
 
     def predictions(self, record: Record) -> Predictions:
         """Those of a record, read-only; cells of a target hold its rows together."""
@@ -135,7 +172,7 @@ class ReadOnce(Store):
 
 def predictions(store: Store, record: Record) -> Predictions:
     """Test predictions of a record; CorruptRecord or MixedRecords unless they are those that were scored."""
-    return store.predictions(record) if isinstance(store, ReadOnce) else _predictions(store, record)
+    return store.predictions(record) if isinstance(store, Snapshot) else _predictions(store, record)
 
 
 def _predictions(store: Store, record: Record) -> Predictions:

@@ -31,8 +31,8 @@ import pandas as pd
 
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import CATEGORY, features_of, pair_features, task_orders
-from analysis.importance.similarity import HEURISTICS, PAIR, reciprocal_rank_fusion
 from analysis.results.results import Results
+from analysis.results.similarity import HEURISTICS, PAIR, reciprocal_rank_fusion
 from analysis.tables import Declared, framed
 
 ORDERS, FAMILY_DRAWS, ORDER_SEED = 999, 499, 20_241_123

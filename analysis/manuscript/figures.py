@@ -1,10 +1,9 @@
-"""The figures of a manuscript: drawn by the report's own functions, then fitted to an exact width for print."""
+"""The figures of a manuscript: drawn as the report's, then fitted to an exact width for print."""
 
 from __future__ import annotations
 
-import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -18,26 +17,14 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
 from adapters_store.disk import write_bytes
-from analysis.figures.boards import BOARD, board_parts, board_plan, board_words
-from analysis.figures.drawing import FONT, file_of, named
-from analysis.figures.explanations import likelihood_profile
-from analysis.figures.forest import FOREST, forest_parts, forest_plan, forest_words
-from analysis.figures.heatmaps import METRIC_NAMES, colour_limit, heatmap, of_merged
-from analysis.figures.layout import FULL, LIMIT
-from analysis.figures.paper_figures import (
-    FIGURE_2,
-    NO_EVIDENCE,
-    cosine_map,
-    difference_bars,
-    importance_bars,
-    percent_map,
-    rank_map,
-    theme_bars,
-)
-from analysis.figures.plan import SETTINGS, figure_of_plan
-from analysis.figures.uncertainty_map import MAP, map_plan, map_words
+from analysis.figures.boards import BOARD
+from analysis.figures.drawing import FONT, Drawing, file_of, named
+from analysis.figures.forest import FOREST
+from analysis.figures.heatmaps import HEATMAP
+from analysis.figures.paper_figures import FIGURE_2
+from analysis.figures.plan import SETTINGS, Planned, figure_of_plan
+from analysis.figures.uncertainty_map import MAP
 from analysis.kept import NOWHERE, Kept
-from analysis.manuscript.frames import NamedFrames
 from analysis.manuscript.layout import Venue
 
 CM_PER_INCH = 2.54
@@ -48,43 +35,11 @@ SQUARE, BESIDE = 0.78, 4.6  # cm of a heatmap's square, and of names and scale b
 NARROW = 10.0  # cm, in which a legend has one column
 HIGHEST = 20.0  # cm; a page is not longer
 EMBEDDED: Any = {**FONT, "pdf.fonttype": 42, "hatch.linewidth": 0.6}
-MAP_CAPTION = (
-    "Gains of intermediates (rows) on targets (columns). The area of a square is the gain over the half-width of its"
-    f" 95 % interval, full from {FULL:.0f} on; its colour is the gain, up to {LIMIT:.0f} points. Numbers: the interval"
-    " excludes 0; frames: significant after correction. Beside the map every gain is a dot, medians are bars."
-)
-FOREST_MARKS = (  # kinds of a forest's rows, and what the caption says of them where there are any
-    ("seed", "small dots are seeds"),
-    ("control", "the grey band is the range of the controls"),
-    ("merged", "merged intermediates stand below the line"),
-    ("floor", "short dashes are the floor"),
-    ("whole model", "long dashes are the whole model"),
-)
-BOARD_CAPTION = (
-    "Systems on each target by their test score with 95 % intervals, among them adapters, and the transfer that"
-    " validation picks. Full marks: the highest score, or tied with it by paired tests of all against all,"
-    " max-corrected."
+PRINTED = (  # what stands in a manuscript, in its order, by the beginnings of names
+    *((MAP,), (FOREST,), (BOARD,), ("figure-6", "figure-7", HEATMAP), (FIGURE_2,), ("figure-3",), ("figure-8",)),
+    *(("mixed_profile",), ("figure-9",), ("figure-10",)),
 )
 Draw = Callable[[pd.DataFrame, str], Figure]
-
-
-def _whole(frame: pd.DataFrame, name: str, *, width: float) -> list[tuple[str, pd.DataFrame]]:
-    """A figure that stands on one page whatever its width."""
-    return [(name, frame)]
-
-
-def forest_caption(frame: pd.DataFrame) -> str:
-    """What the marks of a forest mean, of those that it has."""
-    marks = [words for kind, words in FOREST_MARKS if frame.kind.eq(kind).any()]
-    return f"{'; '.join(['Gains on each target with 95 % intervals, the largest first', *marks])}."
-
-
-PLANNED: tuple[tuple[str, Callable[[pd.DataFrame], str], Any, Any, Any], ...] = (
-    # the name of a planned figure, and its caption, planner, parts and words
-    (MAP, lambda _: MAP_CAPTION, map_plan, _whole, map_words),
-    (FOREST, forest_caption, forest_plan, forest_parts, forest_words),
-    (BOARD, lambda _: BOARD_CAPTION, board_plan, board_parts, board_words),
-)
 
 
 @dataclass(frozen=True)
@@ -101,13 +56,11 @@ class Sheet:
     is_planned: bool = False  # drawn at its width, so that nothing is left to fit
 
 
-def write_figures(frames: NamedFrames, venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE) -> list[Sheet]:
-    """Draw every figure that the frames have rows for into ``out``, a PDF each; equal frames give equal bytes.
-
-    One that is kept is not drawn again.
-    """
-    filled = (sheet for sheet in sheets(frames, venue) if len(sheet.frame))
-    drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in filled]
+def write_figures(
+    figures: Sequence[Drawing | Planned], venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE
+) -> list[Sheet]:
+    """Draw figures into ``out``, a PDF each; equal frames give equal bytes. What is kept is not drawn again."""
+    drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in sheets(figures, venue)]
     for sheet in drawn:
         width = venue.page if sheet.is_wide else venue.column
         asked = {**vars(sheet), "frame": sheet.frame.reset_index(drop=True), "draw": named(sheet.draw)}
@@ -135,62 +88,21 @@ def _centre(figure: Figure, width: float) -> None:
     figure.axes[0].set_position(((1 - own / width) / 2, 0.0, own / width, 1.0))
 
 
-def sheets(frames: NamedFrames, venue: Venue) -> Iterator[Sheet]:
+def sheets(figures: Sequence[Drawing | Planned], venue: Venue) -> Iterator[Sheet]:
     """What there is to draw, heatmaps in as many parts as are legible."""
-    yield from _planned(frames, venue)
-    for name, frame in frames.items():
-        if match := re.fullmatch(r"heatmap-(macro-f1|multilabel-f1|pearson-r)-(.+)", name):
-            metric = match[1].replace("-", "_")
-            setting = "" if match[2] == "full" else f", setting {match[2]}"
-            caption = f"Gains in points, targets scored by {METRIC_NAMES[metric]}{setting}; the number is the score."
-            is_merged = of_merged(frame)
-            caption += " Merged intermediates stand below the lower line." if is_merged.any() else ""
-            drawing = partial(_heatmap, metric=metric, limit=colour_limit(frame.points[~is_merged]))
-            yield from _parts(Sheet(name, caption, frame, drawing, True, 0.0), venue)
-        elif match := re.fullmatch(r"figure-6b?-percent-.*|figure-7-percent-.*", name):
-            metric = name.split("percent-")[1].replace("-", "_")
-            caption = f"Change in percent of the target alone, targets scored by {METRIC_NAMES[metric]}; the number is"
-            yield from _parts(Sheet(name, f"{caption} the score.", frame, percent_map, True, 0.0), venue)
-    yield from _bars(frames)
-    for name, what, draw in (
-        ("figure-9-data-similarity", "Similarity of the tasks' texts: cosine of mean embeddings.", cosine_map),
-        ("figure-10-task-similarity", "Similarity of trained adapters: fused ranks of Fisher information.", rank_map),
-    ):
-        if name in frames:
-            yield from _parts(Sheet(name, what, frames[name], draw, True, 0.0), venue)
-
-
-def _planned(frames: NamedFrames, venue: Venue) -> Iterator[Sheet]:
-    """The uncertainty map, the forest and the leaderboard, planned at a page's width."""
-    for kind, caption, planner, parts, words in PLANNED:
-        for name in (name for name in frames if name.startswith(f"{kind}-")):
-            setting = name.removeprefix(f"{kind}-")
-            beside = "" if setting == "full" else f" Training data: {setting}."
-            draw = partial(figure_of_plan, planner=partial(planner, width=venue.page))
-            for part, frame in parts(frames[name], name, width=venue.page):
-                yield Sheet(part, caption(frame) + beside, frame, draw, True, 0.0, words(frame, ""), True)
-
-
-def _bars(frames: NamedFrames) -> Iterator[Sheet]:
-    """Figures that a column is wide enough for, and the two that need a page."""
-    if (frame := frames.get(FIGURE_2)) is not None:
-        caption = f"{NO_EVIDENCE}: feature importance by the paper's procedure (in-sample), means over seeds."
-        if frame.by_chance.notna().any():
-            caption += (
-                f" Marks: 95 % of {frame.arrangements.max()} importances with facts permuted over tasks stay below."
-            )
-        yield Sheet(FIGURE_2, caption, frame, importance_bars, False, 2.6 + 0.55 * frame.feature.nunique())
-    if (frame := frames.get("figure-3-themes")) is not None:
-        caption = "Significant gains (up) and harms (down) by theme."
-        if frame.panel.str.startswith("assumed").any():
-            caption += " Approximations for an assumed correlation of errors: read directions only."
-        yield Sheet("figure-3-themes", caption, frame, theme_bars, True, 2.0 + 3.6 * frame.panel.nunique())
-    if (frame := frames.get("figure-8-differences")) is not None:
-        caption = "By how much two raters' ratings of a task differ."
-        yield Sheet("figure-8-differences", caption, frame, difference_bars, False, 6.2)
-    if (frame := frames.get("mixed_profile")) is not None and len(frame):
-        caption = "Log likelihood of every slope of gains on a rating; slopes in the band are not rejected at 5 %."
-        yield Sheet("mixed-profile", caption, frame, likelihood_profile, True, 5.4)
+    for beginnings in PRINTED:
+        for figure in sorted(
+            (part for part in figures if part.name.startswith(beginnings)), key=lambda part: part.name
+        ):
+            name = figure.name.replace("_", "-")
+            if isinstance(figure, Planned) and figure.caption:
+                draw = partial(figure_of_plan, planner=partial(figure.planner, width=venue.page))
+                for part, frame in figure.parts(figure.frame, name, width=venue.page):
+                    yield Sheet(part, figure.caption(frame), frame, draw, True, 0.0, figure.words(frame, ""), True)
+            elif isinstance(figure, Drawing) and figure.height:
+                yield Sheet(name, figure.caption, figure.frame, figure.draw, figure.is_wide, figure.height)
+            elif isinstance(figure, Drawing):
+                yield from _parts(Sheet(name, figure.caption, figure.frame, figure.draw, True, 0.0), venue)
 
 
 def fitted(sheet: Sheet, width: float, banner: str) -> Figure:
@@ -243,10 +155,6 @@ def _parts(sheet: Sheet, venue: Venue) -> Iterator[Sheet]:
         legend = 3.2 if is_wide and venue.page > NARROW else 4.6  # legend, name of the axis
         height = min(squares + names + legend, HIGHEST)
         yield Sheet(sheet.name + more[0], sheet.caption + more[1], frame, sheet.draw, is_wide, height)
-
-
-def _heatmap(frame: pd.DataFrame, title: str, *, metric: str, limit: float) -> Figure:
-    return heatmap(frame, title=title, metric=metric, limit=limit)
 
 
 def _fold(figure: Figure, width: float, height: float) -> None:

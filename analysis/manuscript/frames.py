@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from adapters_store import disk
-from adapters_store.disk import atomic
 from adapters_store.listing import SEARCHES
 from adapters_store.record import imports_of, read_signed
 from adapters_store.roles import BASELINE, MERGED_ROLES, WHOLE_MODELS, planned_role
 from adapters_store.store import Store
-from analysis.figures.boards import BOARD, board_frame
-from analysis.figures.forest import FOREST, forest_frame
-from analysis.figures.heatmaps import METRIC_NAMES, all_squares
-from analysis.figures.layout import map_frame
-from analysis.figures.paper_figures import (
-    MEASURED,
-    NUMBERS,
-    kept_importances,
-    percent_squares,
-    similarity_squares,
-    why_no_importances,
-    why_not_drawn,
-)
-from analysis.figures.uncertainty_map import MAP
+from analysis.figures.drawing import Drawing
+from analysis.figures.paper_figures import paper_figures, why_not_drawn
+from analysis.figures.plan import Planned
+from analysis.figures.register import figures_of
 from analysis.gains.baselines import claims
-from analysis.gains.cells import Manifest
-from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed_test import why_not as why_no_slopes
-from analysis.ratings.agreement import differences
-from analysis.ratings.themes import theme_counts
+from analysis.importance.question import Question, of_published, of_study
 from analysis.results.comparisons import context_by_task
-from analysis.results.leaderboard import Leaderboard, has_systems
+from analysis.results.leaderboard import has_systems
 from analysis.results.results import ROWS, Results
+from analysis.results.study_results import StudyResults
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.gains import WAYS
-from analysis.sections.importance import Progress, write_tables
-from analysis.sections.study_results import Frames, Question, Snapshot, StudyResults, of_published
-from analysis.tables import TABLES, write_csv
+from analysis.sections.importance import Progress, paper_tables
+from analysis.tables import write_csv
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.task import Dataset
@@ -66,8 +50,7 @@ class Subject:
     """A question to results, the data sets behind their tasks as entries know them, and the study, if one is stored.
 
     ``unknown`` names the entries that could not be read, each with the reason. ``searches`` are the finished ones, and
-    ``imports`` the specs of the adapters of others that targets stand on, by name. ``board`` is the leaderboard of a
-    study with systems, and ``probed`` has what was asked of its cells about contexts.
+    ``imports`` the specs of the adapters of others that targets stand on, by name.
     """
 
     question: Question
@@ -76,8 +59,6 @@ class Subject:
     unknown: tuple[str, ...] = ()
     searches: tuple[Mapping[str, Any], ...] = ()
     imports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    board: Leaderboard | None = None
-    probed: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def results(self) -> Results:
@@ -128,16 +109,13 @@ def published() -> Subject:
     return Subject(question, datasets, unknown=unknown)
 
 
-def stored_study(store: Store, manifest: Manifest) -> Subject:
-    """A study in a store; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
-    store = Snapshot.of(store)
-    study = StudyResults.of(store, manifest, Path()).with_controls(store).of_adapters
-    datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
-    imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
-    frames = Frames.of(store, manifest)
-    board = frames.board() if has_systems(manifest) else None
-    asked = {"board": board, "probed": frames.probes()}
-    return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports, **asked)
+def stored_study(store: Store, manifest: Mapping[str, Any]) -> Subject:
+    """A stored study; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
+    study = StudyResults.of(store, manifest)
+    datasets, unknown = _datasets(list(study.tasks), study.manifest["study"].get("registry", ()))
+    imports = {name: study.store.get(key).spec for name, key in imports_of(study.manifest).items()}
+    searches = _searches(study.store, study.manifest["name"])
+    return Subject(of_study(study, Path()), datasets, study, unknown, searches, imports)
 
 
 def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:
@@ -161,84 +139,7 @@ def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(journals)
 
 
-# The frames behind a manuscript's figures, by the names that the report gives them; nothing is drawn here.
-
 NamedFrames = dict[str, pd.DataFrame]
-
-
-def figure_frames(subject: Subject) -> NamedFrames:
-    """Every frame that there is something to draw of."""
-    results = subject.results
-    drawn = {**_planned(subject.stored), **_boards(subject)}
-    drawn |= {**_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
-    counts = [theme_counts(counted).assign(panel=name) for name, counted in subject.question.counted.items()]
-    if tested := [count for count in counts if count.n_tested.sum()]:
-        drawn["figure-3-themes"] = pd.concat(tested, ignore_index=True)
-    for metric in METRIC_NAMES:
-        if (results.gains.metric == metric).any():
-            name = f"figure-{NUMBERS[metric]}-percent-{metric.replace('_', '-')}"
-            drawn[name] = percent_squares(results, metric)
-    if len(differing := differences(results)):
-        drawn["figure-8-differences"] = differing
-    return drawn
-
-
-def _planned(stored: StudyResults | None) -> NamedFrames:
-    """The frames of the uncertainty map and of the forest, of every setting that has transfers."""
-    if stored is None:
-        return {}
-    frames: NamedFrames = {}
-    for setting in dict.fromkeys(stored.gains.setting):
-        name = setting.replace("%", "pct")
-        others = stored.controls, stored.merged, stored.baselines, stored.cells
-        frames[f"{MAP}-{name}"] = map_frame(stored.gains, stored.manifest, setting=setting)
-        frames[f"{FOREST}-{name}"] = forest_frame(stored.gains, *others, stored.manifest, setting)
-    return frames
-
-
-def _boards(subject: Subject) -> NamedFrames:
-    """The frame of the leaderboard of every setting; nothing without systems."""
-    if subject.stored is None or subject.board is None:
-        return {}
-    board = subject.board.board
-    return {
-        f"{BOARD}-{setting.replace('%', 'pct')}": board_frame(board, subject.stored.manifest, setting)
-        for setting in dict.fromkeys(board.setting)
-    }
-
-
-def _heatmaps(stored: StudyResults | None) -> NamedFrames:
-    """One frame of squares for every metric and setting that has targets."""
-    if stored is None:
-        return {}
-    planned = stored.baselines[stored.baselines.role == BASELINE]
-    return {
-        f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}": all_squares(
-            stored.gains, stored.baselines, stored.manifest, metric=metric, setting=setting, merged=stored.merged
-        )
-        for metric in METRIC_NAMES
-        for setting in dict.fromkeys(planned.setting[planned.metric == metric])
-    }
-
-
-def _importances(subject: Subject) -> NamedFrames:
-    """Importances by the paper's procedure; nothing where pairs or features are too few for it, or pairs too many."""
-    question = subject.question
-    if why_no_importances(question.results, question.similarities):
-        return {}
-    return {"figure-2-importances": kept_importances(question.results, question.similarities, question.kept)}
-
-
-def _similarities(subject: Subject) -> NamedFrames:
-    """Similarities of tasks, as far as they were measured."""
-    alike = subject.question.similarities
-    if alike is None:
-        return {}
-    return {
-        f"figure-{number}-{short}-similarity": similarity_squares(subject.results, alike, name)
-        for name, (number, short, _) in MEASURED.items()
-        if alike[name].notna().any()
-    }
 
 
 BESIDE = ("controls", "control_means", "merged", "merged_means", "learned")  # frames of a stored study beside its gains
@@ -249,19 +150,19 @@ SPLITS = ("train", "validation", "test")
 DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
 
-def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None:
-    """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs."""
-    with TemporaryDirectory() as folder:
-        question = replace(subject.question, out=Path(folder))
-        all_answers(question, "guarded", progress)
-        tables = question.out / TABLES
-        write_tables(question.results, tables, question.kept)
-        for path in sorted(tables.glob("*.csv")):
-            with atomic(out / path.name) as part:
-                shutil.copyfile(path, part)
-    for name, frame in (figure_frames(subject) | _own(subject)).items():
-        if len(frame):
-            write_csv(frame, out / name)
+def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list[Drawing | Planned]:
+    """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs.
+
+    Returned are the figures that there is something to draw of; none is drawn.
+    """
+    _, sections = all_answers(subject.question, "guarded", progress)
+    frames = paper_tables(subject.question) | {name: frame for part in sections for name, frame in part.frames.items()}
+    figures = [*(figures_of(subject.stored) if subject.stored else ()), *paper_figures(subject.question)]
+    figures = [figure for figure in figures if figure.caption]
+    own = {**{figure.name: figure.frame for figure in figures}, **_own(subject)}
+    for name, frame in (frames | {name: frame for name, frame in own.items() if len(frame)}).items():
+        write_csv(frame, out / name)
+    return [*figures, *(figure for part in sections for figure in part.figures)]
 
 
 def read_data(folder: Path) -> NamedFrames:
@@ -285,21 +186,16 @@ def _own(subject: Subject) -> NamedFrames:
     }
     if subject.stored:
         tested = subject.stored.gains[subject.stored.gains.p.notna()]
-        own["visible_gains"] = visible_gains(subject.stored.gains)
+        own["visible_gains"] = subject.stored.visible
         own["gains"] = tested[["intermediate", "target", "setting", *INTERVAL]]
         own["error_parts"] = error_parts(tested)
         own |= {name: getattr(subject.stored, name) for name in BESIDE}
         own["cells"] = subject.stored.cells
         own["corrections"] = corrections(tested)
-        own |= _probed(subject.stored, subject.probed)
-    return own | dict(subject.board.frames if subject.board else {})
-
-
-def _probed(stored: StudyResults, probed: pd.DataFrame) -> NamedFrames:
-    """What was probed, and tasks by how far they hang on their contexts; nothing where nothing was probed."""
-    if probed.empty:
-        return {}
-    return {"probes": probed, "context_sensitivity": context_by_task(probed, stored.gains)}
+        if len(probed := subject.stored.probes):
+            own |= {"probes": probed, "context_sensitivity": context_by_task(probed, subject.stored.gains)}
+        own |= subject.stored.leaderboard.frames if has_systems(subject.stored.manifest) else {}
+    return own
 
 
 def pairs(subject: Subject) -> pd.DataFrame:

@@ -167,12 +167,8 @@ def _latex(part: str, numbers: Printed) -> str:
         return rf"\citep{{{','.join(keys)}}}"
     lead = " " if part.startswith(" ") else ""
     tail = " " if part.endswith(" ") and part.strip() else ""
-    return lead + LONG.sub(_breakable, escaped(part)) + tail
-
-
-def _breakable(word: re.Match[str]) -> str:
-    """The word with places where a line may end."""
-    return r"\allowbreak{}".join(re.findall(".{1,8}", word[0]))
+    # A long word gets places where a line may end.
+    return lead + LONG.sub(lambda word: r"\allowbreak{}".join(re.findall(".{1,8}", word[0])), escaped(part)) + tail
 
 
 # How numbers are printed: one way for each kind, in tables, in text and in macros, so that they cannot disagree.
@@ -182,6 +178,7 @@ FORMATS = {
     "count": ".0f",
     "score": ".2f",
     "points": ".1f",
+    "mean points": ".1f",
     "percent": ".1f",
     "alpha": ".2f",
     "rating": ".2f",
@@ -231,7 +228,8 @@ def aligned(cells: Sequence[str]) -> list[str]:
     Decimals and marks behind numbers get equal room, and so do the upper ends of intervals.
     """
     room, upper = _rooms(cells)
-    return [_bold(cell, _aligned(cell, zeros, room, upper)) for cell, zeros in zip(cells, _lacking(cells), strict=True)]
+    even = (_aligned(cell, zeros, room, upper) for cell, zeros in zip(cells, _lacking(cells), strict=True))
+    return [rf"\textbf{{{text}}}" if isinstance(cell, Best) else text for cell, text in zip(cells, even, strict=True)]
 
 
 def points_aligned(cells: Sequence[str], size: float) -> float:
@@ -286,10 +284,6 @@ def _signed(number: str) -> str:
     return escaped(_minus(number))
 
 
-def _bold(cell: str, text: str) -> str:
-    return rf"\textbf{{{text}}}" if isinstance(cell, Best) else text
-
-
 POINTS_PER_CM = 72.27 / 2.54
 SIZES = {"small": 10.0, "footnotesize": 9.0, "scriptsize": 8.0}  # of an 11 pt document
 GAPS = {10.0: 3.0, 9.0: 3.0, 8.0: 2.0}  # points at either side of a column, by size
@@ -325,7 +319,7 @@ def of_width(width: float) -> Venue:
 
 
 @dataclass(frozen=True)
-class Column:
+class Head:
     """A column's head, and its kind: ``number`` at the right, ``label`` at the left, ``text`` broken over lines."""
 
     head: str
@@ -333,21 +327,21 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table in plain text: ``labels`` is how many first columns are said again where it is broken.
+class Float:
+    """A table in print, in plain text: ``labels`` is how many first columns are said again where it is broken.
 
     ``is_turned`` sets the heads upright; ``rules`` are the rows above which a line stands.
     """
 
     name: str
     caption: str
-    columns: tuple[Column, ...]
+    columns: tuple[Head, ...]
     rows: tuple[tuple[str, ...], ...]
     labels: int = 1
     is_turned: bool = False
     rules: tuple[int, ...] = ()
 
-    def without_constants(self) -> Table:
+    def without_constants(self) -> Float:
         """The table without columns that hold the same in every row, which its caption then says; labels stay first."""
         kept = [0, *(place for place in range(1, len(self.columns)) if len({row[place] for row in self.rows}) > 1)]
         dropped = [place for place in range(len(self.columns)) if place not in kept]
@@ -359,11 +353,11 @@ class Table:
         labels = sum(place < self.labels for place in kept)
         return replace(self.columns_of(kept), caption=f"{self.caption}{said}", labels=labels)
 
-    def columns_of(self, places: Sequence[int]) -> Table:
+    def columns_of(self, places: Sequence[int]) -> Float:
         """The table with these of its columns."""
         rows = tuple(tuple(row[place] for place in places) for row in self.rows)
         columns = tuple(self.columns[place] for place in places)
-        return Table(self.name, self.caption, columns, rows, self.labels, self.is_turned, self.rules)
+        return Float(self.name, self.caption, columns, rows, self.labels, self.is_turned, self.rules)
 
 
 @dataclass(frozen=True)
@@ -380,13 +374,13 @@ class Fit:
         return self.width * POINTS_PER_CM
 
 
-def table_as_markdown(table: Table) -> str:
+def table_as_markdown(table: Float) -> str:
     """The table under its caption."""
     columns = [column.head for column in table.columns]
     return markdown([blocks.Section("", [blocks.Text(table.caption), blocks.Table(columns, table.rows)])])
 
 
-def table_as_latex(table: Table, venue: Venue) -> str:
+def table_as_latex(table: Float, venue: Venue) -> str:
     """The table as floats, as few as can hold it: broken by columns, then by rows."""
     # The table, whose labels are broken over lines where one of them is long.
     kinds = [
@@ -395,13 +389,14 @@ def table_as_latex(table: Table, venue: Venue) -> str:
         else column.kind
         for place, column in enumerate(table.columns)
     ]
-    columns = tuple(Column(column.head, kind) for column, kind in zip(table.columns, kinds, strict=True))
+    columns = tuple(Head(column.head, kind) for column, kind in zip(table.columns, kinds, strict=True))
     table = replace(table, columns=columns)
     # The first place and size that hold all columns; the smallest type over the whole page if none does.
     sizes = list(SIZES)
     choices = [Fit(size, venue.column, False) for size in sizes] if venue.is_two_column else []
     choices += [Fit(size, venue.page, venue.is_two_column) for size in sizes]
-    fit = next((choice for choice in choices if _needed(table, SIZES[choice.size]) <= choice.points), choices[-1])
+    needed = {size: sum(_widths(table, points)) - 2 * GAPS[points] for size, points in SIZES.items()}
+    fit = next((choice for choice in choices if needed[choice.size] <= choice.points), choices[-1])
     parts = [part for narrow in _narrow(table, fit) for part in _short(narrow, fit)]
     floats = []
     for number, (part, first) in enumerate(parts, start=1):
@@ -411,11 +406,7 @@ def table_as_latex(table: Table, venue: Venue) -> str:
     return "\n\n".join(floats) + "\n"
 
 
-def _needed(table: Table, size: float) -> float:
-    return sum(_widths(table, size)) - 2 * GAPS[size]
-
-
-def _widths(table: Table, size: float) -> list[float]:
+def _widths(table: Float, size: float) -> list[float]:
     """Points that each column needs with its gaps."""
     widths = []
     for place, column in enumerate(table.columns):
@@ -432,7 +423,7 @@ def _widths(table: Table, size: float) -> list[float]:
     return widths
 
 
-def _head(table: Table, place: int) -> list[str]:
+def _head(table: Float, place: int) -> list[str]:
     """The lines of a head: about as wide as the cells below, or as long as a label if it is turned."""
     column = table.columns[place]
     if _is_turned(table, place):
@@ -441,11 +432,11 @@ def _head(table: Table, place: int) -> list[str]:
     return textwrap.wrap(column.head, max(10, min(cells, 24)), break_long_words=False) or [""]
 
 
-def _is_turned(table: Table, place: int) -> bool:
+def _is_turned(table: Float, place: int) -> bool:
     return table.is_turned and table.columns[place].kind == "number"
 
 
-def _narrow(table: Table, fit: Fit) -> Iterator[Table]:
+def _narrow(table: Float, fit: Fit) -> Iterator[Float]:
     """The table in parts that are narrow enough; each begins with the labels."""
     widths = _widths(table, SIZES[fit.size])
     labels = list(range(table.labels))
@@ -459,7 +450,7 @@ def _narrow(table: Table, fit: Fit) -> Iterator[Table]:
     yield table.columns_of([*labels, *rest])
 
 
-def _short(table: Table, fit: Fit) -> Iterator[tuple[Table, int]]:
+def _short(table: Float, fit: Fit) -> Iterator[tuple[Float, int]]:
     """The table in parts that a page is long enough for, and the row of the whole that each begins with.
 
     Rows between two rules stay together where a page holds several such groups.
@@ -480,10 +471,10 @@ def _short(table: Table, fit: Fit) -> Iterator[tuple[Table, int]]:
         used += count
     for first, last in pairwise([*starts, len(table.rows)]):
         rows = table.rows[first:last]
-        yield Table(table.name, table.caption, table.columns, rows, table.labels, table.is_turned, table.rules), first
+        yield Float(table.name, table.caption, table.columns, rows, table.labels, table.is_turned, table.rules), first
 
 
-def _lines(table: Table, fit: Fit, row: Sequence[str]) -> list[int]:
+def _lines(table: Float, fit: Fit, row: Sequence[str]) -> list[int]:
     """How many lines each cell of a row takes, in parts of lines where text is broken loosely."""
     size = SIZES[fit.size]
     texts = [place for place, column in enumerate(table.columns) if column.kind == "text"]
@@ -494,7 +485,7 @@ def _lines(table: Table, fit: Fit, row: Sequence[str]) -> list[int]:
     return [1, *(ceil(1.2 * points_wide(row[place], size) / max(room, 1.0)) for place in texts)]
 
 
-def _float(table: Table, first: int, fit: Fit, caption: str, label: str) -> str:
+def _float(table: Float, first: int, fit: Fit, caption: str, label: str) -> str:
     name = "table*" if fit.is_wide else "table"
     body = [_guarded(" & ".join(cells)) + r" \\" for cells in _cells(table)]
     for place in sorted((rule - first for rule in table.rules if 0 < rule - first < len(body)), reverse=True):
@@ -518,7 +509,7 @@ def _float(table: Table, first: int, fit: Fit, caption: str, label: str) -> str:
     return "\n".join(lines)
 
 
-def _cells(table: Table) -> list[tuple[str, ...]]:
+def _cells(table: Float) -> list[tuple[str, ...]]:
     """The rows' cells for LaTeX, numbers decimal under decimal."""
     columns = [
         aligned([row[place] for row in table.rows])
@@ -534,11 +525,11 @@ def _guarded(line: str) -> str:
     return "{}" + line if line.startswith(("[", "*")) else line
 
 
-def _has_text(table: Table) -> bool:
+def _has_text(table: Float) -> bool:
     return any(column.kind == "text" for column in table.columns)
 
 
-def _begin(table: Table, fit: Fit) -> list[str]:
+def _begin(table: Float, fit: Fit) -> list[str]:
     kinds = {"number": "r", "label": "l", "text": r">{\raggedright\arraybackslash}X"}
     columns = "@{}" + "".join(kinds[column.kind] for column in table.columns) + "@{}"
     if not _has_text(table):
@@ -547,7 +538,7 @@ def _begin(table: Table, fit: Fit) -> list[str]:
     return [rf"\begin{{tabularx}}{{{width}}}{{{columns}}}"]
 
 
-def _latex_head(table: Table, place: int) -> str:
+def _latex_head(table: Float, place: int) -> str:
     kind, is_turned = table.columns[place].kind, _is_turned(table, place)
     lines = [_guarded(escaped(line)) for line in _head(table, place)]
     if kind == "text" or len(lines) == 1:

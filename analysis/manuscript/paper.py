@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from analysis.manuscript.figures import Sheet, write_figures
 from analysis.manuscript.frames import NamedFrames, Subject, read_data, write_data
 from analysis.manuscript.layout import (
     NUMBER,
-    Table,
     Venue,
     as_latex,
     as_markdown,
@@ -162,7 +161,10 @@ OF_RUN = {
 
 def numbers(frames: NamedFrames) -> list[Number]:
     """Every number of the frames that a text would quote, with a name of its own."""
-    unnamed = [*_of_run(frames["run"])]
+    unnamed = []
+    for row in frames["run"].itertuples():
+        kind, name = OF_RUN.get(row.fact, "count"), f"Study{letters(row.fact.replace('_', ' '))}"
+        unnamed.append(Number(name, "data/run.csv", f"fact={row.fact}", "value", kind, printed(kind, row.value)))
     for quoted in (*QUOTED, _ratings(frames)):
         unnamed += _of_frame(frames, quoted)
     seen: dict[str, int] = {}
@@ -211,13 +213,6 @@ def filled(text: str, named: Sequence[Number], where: str) -> str:
 def macros_as_latex(text: str) -> str:
     """A printed number for LaTeX, in text and in formulas."""
     return text.replace("-", r"\PaperMinus{}").replace("<", r"\PaperLess{}")
-
-
-def _of_run(frame: pd.DataFrame) -> Iterator[Number]:
-    for row in frame.itertuples():
-        kind = OF_RUN.get(row.fact, "count")
-        name = f"Study{letters(row.fact.replace('_', ' '))}"
-        yield Number(name, "data/run.csv", f"fact={row.fact}", "value", kind, printed(kind, row.value))
 
 
 def _of_frame(frames: NamedFrames, quoted: Quoted) -> Iterator[Number]:
@@ -337,14 +332,17 @@ def write_paper(
     alone. Equal stores give equal bytes.
     """
     read = {path: read_text(path, "utf-8", "", methodcaller("read")) for path in texts}
-    write_data(subject, out / "data", progress)
+    figures = write_data(subject, out / "data", progress)
     frames, banner = read_data(out / "data"), subject.results.banner
     quoted = numbers(frames)
     write_numbers(quoted, out)
     own = {out / "texts" / path.name: filled(text, quoted, str(path)) for path, text in read.items()}
     made = tables(frames, banner)
-    _write_tables(made, venue, out / "tables")
-    drawn = write_figures(frames, venue, out / "figures", banner, subject.question.kept)
+    for table in made:
+        write_text(out / "tables" / f"{table.name}.tex", table_as_latex(table, venue))
+        write_text(out / "tables" / f"{table.name}.md", table_as_markdown(table))
+    figures = [replace(figure, frame=frames[figure.name]) for figure in figures if figure.name in frames]
+    drawn = write_figures(figures, venue, out / "figures", banner, subject.question.kept)
     # Methods and checklist in both forms, and what they cite.
     uses = used(subject)
     printed = {number.macro: number.printed for number in quoted if number.printed}
@@ -379,9 +377,3 @@ def write_citations(subject: Subject, out: Path) -> tuple[Path, Path]:
 def citations(subject: Subject) -> tuple[str, str]:
     """The bibliography of a study, and its page of licences."""
     return bibliography(used(subject)), licences_page(licences(subject))
-
-
-def _write_tables(made: Sequence[Table], venue: Venue, out: Path) -> None:
-    for table in made:
-        write_text(out / f"{table.name}.tex", table_as_latex(table, venue))
-        write_text(out / f"{table.name}.md", table_as_markdown(table))

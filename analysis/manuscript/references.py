@@ -195,16 +195,11 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         cited |= RATINGS
     worked = {PAPERS_WAY: subject.has_importances(), MIXED: subject.why_no_slopes() is None}
     cited |= {name: keys for name, keys in EXPLAINED.items() if worked[name]}
-    cited |= _measure_keys(subject)
+    if (alike := subject.question.similarities) is not None:
+        measured = {name: keys for name, keys in SIMILARITIES.items() if alike[name].notna().any()}
+        cited |= {f"similarity ({name})": keys for name, keys in measured.items()}
     for name, keys in cited.items():
         yield STATISTICS, name, keys
-
-
-def _measure_keys(subject: Subject) -> Mapping[str, tuple[str, ...]]:
-    alike = subject.question.similarities
-    if alike is None:
-        return {}
-    return {f"similarity ({name})": keys for name, keys in SIMILARITIES.items() if alike[name].notna().any()}
 
 
 UNKNOWN = "not known: read the licence"

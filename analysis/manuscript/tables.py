@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from adapters_store.roles import RANDOM, SELF
 from analysis.figures.heatmaps import DAGGER, DOUBLE_DAGGER, METRIC_NAMES
-from analysis.gains.comparisons import CHOSEN, SINGLES
 from analysis.gains.significance import LEVEL
 from analysis.importance.mixed import NOT_TESTED
 from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, NamedFrames
-from analysis.manuscript.layout import Best, Column, Table, changes, once, printed, spanned
-from analysis.ratings.agreement import OVERALL
+from analysis.manuscript.layout import Best, Float, Head, changes, once, printed, spanned
 from analysis.ratings.themes import ALL
 from analysis.results.leaderboard import FILES
-from tasks.ratings import constructs
+from analysis.sections.answers import AGREEMENT, CONTRASTS, RATER_PAIRS, means_columns
+from analysis.sections.blocks import COUNTS, LABEL, Column
+from analysis.sections.gains import merged_columns
+from analysis.sections.study import alone_columns
 
 LEADERBOARD, LEADERBOARD_RATIONALES = FILES["board"], FILES["rationales"]
-LESS = {CHOSEN: "Less chosen single", SINGLES: "Less mean of singles", RANDOM: "Less random", SELF: "Less self"}
 
 
-def columns_of(labels: Iterable[str], numbers: Iterable[str]) -> tuple[Column, ...]:
+def columns_of(labels: Iterable[str], numbers: Iterable[str]) -> tuple[Head, ...]:
     """The columns of a table by their heads: labels at the left, then numbers."""
-    return (*(Column(head, "label") for head in labels), *map(Column, numbers))
+    return (*(Head(head, "label") for head in labels), *map(Head, numbers))
 
 
-def systems(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
+def in_print(
+    name: str,
+    caption: str,
+    frame: pd.DataFrame,
+    columns: Sequence[Column],
+    *,
+    missing: str = "--",
+    **further: Any,  # noqa: ANN401 - fields
+) -> Float:
+    """The rows of a frame in these columns, whose names begin with a capital; ``further`` is as of ``Float``."""
+    heads = tuple(Head(_capital(column.head), LABEL if column.kind == LABEL else "number") for column in columns)
+    rows = tuple(tuple(_printed(column, row, missing) for column in columns) for row in frame.to_dict("records"))
+    return Float(name, caption, heads, rows, **further)
+
+
+def _printed(column: Column, row: Mapping[str, Any], missing: str) -> str:
+    first, *last = column.values(row)
+    if column.kind in (LABEL, COUNTS):
+        return _capital(str(first)) if column.head == "construct" else str(first)
+    return spanned(column.kind, first, last[0], missing) if last else printed(column.kind, first, missing)
+
+
+def _capital(text: str) -> str:
+    """A text with a capital at its beginning; p is none."""
+    return text if text.split(" ")[0] == "p" else text[:1].upper() + text[1:]
+
+
+def systems(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     """The leaderboard of a study with systems: what each scores on each target, by setting."""
     frame = frames.get(LEADERBOARD, pd.DataFrame({"setting": []}))
     for setting, part in frame.groupby("setting", sort=False):
-        columns = (*columns_of(("Target", "System"), ("Score", "95 % interval", "Seeds")), Column("Metric", "label"))
+        columns = (*columns_of(("Target", "System"), ("Score", "95 % interval", "Seeds")), Head("Metric", "label"))
         rows = tuple(
             (
                 *(titles[row.target], _contestant(row, titles), _leading(row)),
@@ -49,7 +75,7 @@ def systems(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
             caption += f" {DAGGER} leaks: test rows were predicted from their own answers; without a rank."
         more = "" if setting == "full" else f" Setting: {setting} of the training data."
         stem = f"systems-{setting.replace('%', 'pct')}"
-        yield Table(stem, caption + more, columns, tuple(once(rows)), labels=2, rules=changes(part.target))
+        yield Float(stem, caption + more, columns, tuple(once(rows)), labels=2, rules=changes(part.target))
 
 
 def _contestant(row: Any, titles: pd.Series) -> str:  # noqa: ANN401 - a row of a frame
@@ -64,7 +90,7 @@ def _leading(row: Any) -> str:  # noqa: ANN401 - a row of a frame
     return Best(text) if row.rank == 1 or row.is_tied == True else text  # noqa: E712 - True, False or nothing
 
 
-def rationales(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
+def rationales(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     """How well systems mark rationales, in every form of the scores, beside marking everything and nothing."""
     frame = frames.get(LEADERBOARD_RATIONALES)
     if frame is None or frame.empty:
@@ -86,69 +112,39 @@ def rationales(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
         " means anything without the two constants."
     )
     rules = changes([(target, setting) for (setting, target, _), _ in by_system])
-    yield Table("rationales", caption, columns, tuple(once(rows)), labels=2, rules=rules)
+    yield Float("rationales", caption, columns, tuple(once(rows)), labels=2, rules=rules)
 
 
-def merged(frames: NamedFrames) -> Iterator[Table]:
+def merged(frames: NamedFrames) -> Iterator[Float]:
     """What merged intermediates gain on average over targets, and beyond what they are held against."""
-    frame = frames.get("merged_means")
-    if frame is None or frame.empty:
-        return
-    against = [name for name in LESS if frame[f"less_{name}"].notna().any()]
-    heads = ["Points", "95 % interval", *(head for name in against for head in (LESS[name], "95 % interval"))]
-    columns = columns_of(("Merged row", "Metric", "Setting"), ("Targets", *heads))
-    rows = tuple(
-        (
-            *(row["row"], METRIC_NAMES[row["metric"]], row["setting"], printed("count", row["n_targets"])),
-            *(printed("points", row["points"], "?"), spanned("points", row["low"], row["high"], "--")),
-            *(text for name in against for text in _less(row, name)),
+    frame = frames.get("merged_means", pd.DataFrame())
+    if len(frame):
+        caption = (
+            "Merged intermediates: gains in points over the target alone, and paired differences from the single that"
+            " validation chooses, the mean of all singles, and the controls, means over targets. Intervals are of"
+            " Student's t over targets; tests of each target are in data/merged.csv."
         )
-        for row in frame.to_dict("records")
-    )
-    caption = (
-        "Merged intermediates: gains in points over the target alone, and paired differences from the single that"
-        " validation chooses, the mean of all singles, and the controls, means over targets. Intervals are of Student's"
-        " t over targets; tests of each target are in data/merged.csv."
-    )
-    yield Table("merged", caption, columns, rows, is_turned=True)
-
-
-def _less(row: dict[str, Any], name: str) -> tuple[str, str]:
-    interval = spanned("points", row[f"low_less_{name}"], row[f"high_less_{name}"], "--")
-    return printed("points", row[f"less_{name}"], "--"), interval
+        yield in_print("merged", caption, frame, merged_columns(frame), is_turned=True)
 
 
 # Tables of what may explain gains, and of the data sets behind them.
 
 
-def means(frames: NamedFrames) -> Iterator[Table]:
+def means(frames: NamedFrames) -> Iterator[Float]:
     """Mean ratings of every task by theme."""
-    if "rating_means" not in frames:
-        return
-    frame = frames["rating_means"]
-    rated = [name for name in frame if name not in ("task", "title", "theme", "n_raters", "overall")]
-    if not rated:
-        return
-    heads = [constructs()[name].title if name in constructs() else name.capitalize() for name in rated]
-    columns = columns_of(("Task", "Theme"), ("Raters", *heads, "Overall"))
-    rows = tuple(
-        (
-            *(task["title"], task["theme"] or "none", printed("count", task["n_raters"])),
-            *(printed("rating", task[name], "--") for name in [*rated, "overall"]),
-        )
-        for task in frame.to_dict("records")
-    )
-    rules = changes(row[1] for row in rows)
-    yield Table("rating-means", "Ratings of tasks, means over raters, by theme.", columns, rows, rules=rules)
+    frame = frames.get("rating_means", pd.DataFrame())
+    if rated := [name for name in frame if name not in ("task", "title", "theme", "n_raters", "overall")]:
+        caption, rules = "Ratings of tasks, means over raters, by theme.", changes(frame.theme)
+        yield in_print("rating-means", caption, frame, means_columns(rated), rules=rules)
 
 
-def slopes(frames: NamedFrames) -> Iterator[Table]:
+def slopes(frames: NamedFrames) -> Iterator[Float]:
     """By how many points gains follow each rating, with the verdict of the mixed model."""
     frame = frames.get("mixed_slopes")
     if frame is None or frame[frame.verdict != NOT_TESTED].empty:
         return
     numbers = ("Per step", "95 % interval", "p (ratio)", "p (families)", "Visible")
-    columns = (*columns_of(("Question", "Rating"), numbers), Column("Verdict", "label"))
+    columns = (*columns_of(("Question", "Rating"), numbers), Head("Verdict", "label"))
     rows = tuple(
         (
             *(row.question, row.title, printed("rating", row.slope, "--"), spanned("rating", row.low, row.high, "--")),
@@ -162,10 +158,10 @@ def slopes(frames: NamedFrames) -> Iterator[Table]:
         " two ratings are apart (distance). The larger p counts, corrected for all ratings; the interval holds the"
         " slopes that are not rejected; visible: what would have been seen in 80 % of such studies."
     )
-    yield Table("slopes", text, columns, rows)
+    yield Float("slopes", text, columns, rows)
 
 
-def importances(frames: NamedFrames) -> Iterator[Table]:
+def importances(frames: NamedFrames) -> Iterator[Float]:
     """What each feature is worth by the paper's procedure, where that was computed."""
     fitted = frames.get("figure-2-importances")
     if fitted is None:
@@ -183,7 +179,7 @@ def importances(frames: NamedFrames) -> Iterator[Table]:
     if fitted.is_stand_in.any():
         names = ", ".join(dict.fromkeys(fitted.title[fitted.is_stand_in]))
         text += f" Not measured, so that random numbers stood in for it in that fit (--): {names}."
-    yield Table("importances", text, columns, rows)
+    yield Float("importances", text, columns, rows)
 
 
 def _fit_cell(fitted: pd.DataFrame, series: str, feature: str) -> str:
@@ -193,7 +189,7 @@ def _fit_cell(fitted: pd.DataFrame, series: str, feature: str) -> str:
     return f"{printed('importance', shown.importance.item())} ({printed('importance', shown.sd.item())})"
 
 
-def data_sets(frames: NamedFrames) -> Iterator[Table]:
+def data_sets(frames: NamedFrames) -> Iterator[Float]:
     """Tasks with their splits, and data sets with their licences."""
     frame = frames["data_sets"]
     columns = columns_of(("Task", "Family", "Metric"), ("Classes", *map(str.capitalize, SPLITS)))
@@ -205,7 +201,7 @@ def data_sets(frames: NamedFrames) -> Iterator[Table]:
         )
         for task in frame.itertuples()
     )
-    yield Table("splits", "Tasks and the rows of their splits.", columns, rows)
+    yield Float("splits", "Tasks and the rows of their splits.", columns, rows)
     if (frame.licence.isna() | (frame.licence == "")).all():  # texts that were made up have none
         return
     kinds = ("label", "label", "text", "text")
@@ -220,15 +216,15 @@ def data_sets(frames: NamedFrames) -> Iterator[Table]:
         )
         for name, part in own
     )
-    columns = tuple(Column(head, kind) for head, kind in zip(heads, kinds, strict=True))
-    yield Table("licences", "Data sets and their licences as their publishers state them.", columns, rows)
+    columns = tuple(Head(head, kind) for head, kind in zip(heads, kinds, strict=True))
+    yield Float("licences", "Data sets and their licences as their publishers state them.", columns, rows)
 
 
 ALONE = "baseline (no intermediate)"
 NO_P_VALUE = "No transfer has a p value, so none is marked."
 
 
-def tables(frames: NamedFrames, banner: str) -> list[Table]:
+def tables(frames: NamedFrames, banner: str) -> list[Float]:
     """Every table that the frames have rows for; ``banner`` stands before each caption."""
     titles = frames["data_sets"].set_index("task").title
     made = [
@@ -253,7 +249,7 @@ def tables(frames: NamedFrames, banner: str) -> list[Table]:
 STARS = {0.001: "***", 0.01: "**", LEVEL: "*"}  # by the largest p that each stands for
 
 
-def best_and_worst(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
+def best_and_worst(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     """The best and the worst intermediates of every target with intervals, by setting; stars after max-T."""
     frame = frames.get(EXTREMES, pd.DataFrame({"setting": []}))
     for setting, part in frame.groupby("setting", sort=False):
@@ -274,7 +270,7 @@ def best_and_worst(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
             caption += f" {keys}, corrected over all pairs (family-wise, max-T)."
         more = "" if setting == "full" else f" Setting: {setting} of the training data."
         stem = f"best-and-worst-{setting.replace('%', 'pct')}"
-        yield Table(stem, caption + more, columns, tuple(once(rows)), labels=3, rules=rules)
+        yield Float(stem, caption + more, columns, tuple(once(rows)), labels=3, rules=rules)
 
 
 def _starred(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
@@ -284,12 +280,7 @@ def _starred(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
     return Best(text) if (gain.end, gain.place) == (BEST, 1) else text
 
 
-def construct(name: str) -> str:
-    """What a construct is called in tables."""
-    return constructs()[name].title if name in constructs() else name.capitalize()
-
-
-def scores(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
+def scores(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     """One table per metric and setting: intermediates by targets, marked where a gain or harm is significant."""
     if "pairs" not in frames:
         return
@@ -312,7 +303,7 @@ def scores(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
             caption = f"Test scores ({name}) of every target (column) on every intermediate (row){more}."
             caption += f" Bold: the best transfer. {_key(part)}"
             stem = f"scores-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
-            yield Table(stem, caption, columns, tuple(rows), is_turned=True, rules=(1,))
+            yield Float(stem, caption, columns, tuple(rows), is_turned=True, rules=(1,))
 
 
 def _score(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
@@ -342,77 +333,27 @@ def _key(part: pd.DataFrame) -> str:
     return " ".join(notes)
 
 
-def alone(frames: NamedFrames, titles: pd.Series) -> Iterator[Table]:
+def alone(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     """Targets alone with intervals and floors, where predictions are stored."""
     frame = frames["alone"]
-    if frame.low.isna().all():
-        return
-    columns = columns_of(("Target", "Setting", "Metric"), ("Score", "95 % interval", "Floor", "Rows", "Groups"))
-    rows = tuple(
-        (
-            titles[baseline.target],
-            baseline.setting,
-            METRIC_NAMES[baseline.metric],
-            printed("score", baseline.score, "?"),
-            spanned("score", baseline.low, baseline.high, "?"),
-            printed("score", baseline.floor, "?"),
-            printed("count", baseline.n_test, "?"),
-            printed("count", baseline.n_groups, "?"),
+    if frame.low.notna().any():
+        caption = (
+            "Targets alone. The floor is the majority-class score (or r = 0); intervals come from"
+            " resampled groups of test rows and, where there are several seeds, from their spread."
         )
-        for baseline in frame.itertuples()
-    )
-    caption = (
-        "Targets alone. The floor is the majority-class score (or r = 0); intervals come from"
-        " resampled groups of test rows and, where there are several seeds, from their spread."
-    )
-    yield Table("alone", caption, columns, rows)
+        yield in_print("alone", caption, frame, alone_columns(titles.get), missing="?")
 
 
-def agreement(frames: NamedFrames) -> Iterator[Table]:
+def agreement(frames: NamedFrames) -> Iterator[Float]:
     """Krippendorff's alpha with intervals, and Spearman's correlation of every two raters."""
-    if "agreement" not in frames:
-        return
-    numbers = ("Tasks", "Alpha (interval)", "95 % interval", "Alpha (ordinal)", "95 % interval")
-    rows = tuple(
-        (
-            construct(row.construct) if row.construct != OVERALL else "Overall",
-            row.raters,
-            printed("count", row.n_tasks),
-            printed("alpha", row.alpha_interval, "--"),
-            spanned("alpha", row.low_interval, row.high_interval, "--"),
-            printed("alpha", row.alpha_ordinal, "--"),
-            spanned("alpha", row.low_ordinal, row.high_ordinal, "--"),
-        )
-        for row in frames["agreement"].itertuples()
-    )
-    yield Table(
-        "agreement",
-        "Agreement of raters: Krippendorff's alpha with interval and with ordinal differences; intervals resample"
-        " tasks.",
-        columns_of(("Construct", "Raters"), numbers),
-        rows,
-    )
-    if "rater_pairs" in frames:
-        yield _rater_pairs(frames["rater_pairs"])
+    if "agreement" in frames:
+        caption = "Agreement of raters: Krippendorff's alpha with interval and with ordinal differences; intervals"
+        yield in_print("agreement", f"{caption} resample tasks.", frames["agreement"], AGREEMENT)
+        caption = "Rank correlation of every two raters, and the first one's ratings less the second's."
+        yield in_print("rater-pairs", caption, frames["rater_pairs"], RATER_PAIRS)
 
 
-def _rater_pairs(frame: pd.DataFrame) -> Table:
-    columns = columns_of(("Construct", "Raters"), ("Tasks", "Spearman", "95 % interval", "p", "Mean difference"))
-    rows = tuple(
-        (
-            construct(row.construct) if row.construct != OVERALL else "Overall",
-            f"{row.rater_a}, {row.rater_b}",
-            *(printed("count", row.n_tasks), printed("alpha", row.spearman, "--")),
-            *(spanned("alpha", row.low, row.high, "--"), printed("p", row.p, "--")),
-            printed("rating", row.mean_difference, "--"),
-        )
-        for row in frame.itertuples()
-    )
-    caption = "Rank correlation of every two raters, and the first one's ratings less the second's."
-    return Table("rater-pairs", caption, columns, rows)
-
-
-def theme_counts(frames: NamedFrames) -> Iterator[Table]:
+def theme_counts(frames: NamedFrames) -> Iterator[Float]:
     """Significant gains and harms by theme, in every panel."""
     if "theme_counts" not in frames:
         return
@@ -431,26 +372,15 @@ def theme_counts(frames: NamedFrames) -> Iterator[Table]:
     )
     if frame.panel.str.startswith("assumed").any():
         caption += " Standard errors are approximations for an assumed correlation of errors: read directions only."
-    yield Table("theme-counts", caption, columns, rows, labels=3, rules=rules)
+    yield Float("theme-counts", caption, columns, rows, labels=3, rules=rules)
 
 
-def contrasts(frames: NamedFrames) -> Iterator[Table]:
+def contrasts(frames: NamedFrames) -> Iterator[Float]:
     """Differences of mean gains between themes."""
-    if "theme_contrasts" not in frames:
-        return
-    frame = frames["theme_contrasts"]
-    frame = frame[frame.cells == ALL]
-    columns = columns_of(("Role", "Contrast"), ("Tasks", "Difference", "95 % null limit", "p", "p (max-corrected)"))
-    rows = tuple(
-        (
-            *(contrast.role, f"{contrast.theme_a} - {contrast.theme_b}", f"{contrast.n_a}, {contrast.n_b}"),
-            *(printed("points", contrast.difference, "--"), printed("points", contrast.by_chance, "--")),
-            *(printed("p", contrast.p, "--"), printed("p", contrast.p_max, "--")),
+    if "theme_contrasts" in frames:
+        frame = frames["theme_contrasts"]
+        caption = (
+            "Mean gains of one theme's tasks less another's, in points, each task counted once in a role; p of the"
+            " likelihood ratio with random families, p (max-corrected) corrected for all contrasts of the role."
         )
-        for contrast in frame.itertuples()
-    )
-    caption = (
-        "Mean gains of one theme's tasks less another's, in points, each task counted once in a role; p of the"
-        " likelihood ratio with random families, p (max-corrected) corrected for all contrasts of the role."
-    )
-    yield Table("theme-contrasts", caption, columns, rows, labels=2)
+        yield in_print("theme-contrasts", caption, frame[frame.cells == ALL], CONTRASTS, labels=2)

@@ -25,7 +25,8 @@ from adapters_store.disk import write_text
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, CONTROLS, MERGED, SCORED_ALONE, TRANSFER, role_of
 from adapters_store.store import Store
-from analysis.figures import heatmaps as figures
+from analysis.figures import heatmaps as heat
+from analysis.figures.boards import BOARD, CONTEXT, RELIABILITY
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import MEANINGS as STATES
 from analysis.figures.heatmaps import METRIC_NAMES, Square
@@ -33,6 +34,7 @@ from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.gains.cells import TYPES, Predictions, predictions
 from analysis.gains.comparisons import AGAINST
 from analysis.gains.significance import LEVEL, p_text
+from analysis.importance.question import Question
 from analysis.page.parts import (
     ARROW,
     DOUBTS,
@@ -52,12 +54,12 @@ from analysis.page.parts import (
     targets_of_study,
 )
 from analysis.ratings.themes import rating_means
+from analysis.results.study_results import StudyResults
 from analysis.sections.answers import construct_title
-from analysis.sections.blocks import Picture, Section
+from analysis.sections.blocks import Section
 from analysis.sections.gains import WAYS, control_name, verdict
 from analysis.sections.importance import Answer
 from analysis.sections.study import MEANINGS
-from analysis.sections.study_results import Question, StudyResults
 from analysis.tables import bare, count, inline, interval, number, percent, signed, yes_no
 from tasks.plain_text import harmless
 from tasks.ratings import themes
@@ -120,7 +122,7 @@ SETTINGS = ("training", "loss", "adapter", "composition", "input_format", "max_t
 HASHES = ("splits_hash", "training_version")
 
 
-def pages(store: Store, study: StudyResults) -> list[dict[str, Any]]:
+def pages(study: StudyResults) -> list[dict[str, Any]]:
     """One page per planned (role, intermediate, target, setting), in the manifest's order."""
     # The row of gains, baselines, controls or merged rows that a page is about, by where the page belongs.
     rows = [{**gain, "role": TRANSFER} for gain in study.gains.to_dict("records")]
@@ -132,7 +134,7 @@ def pages(store: Store, study: StudyResults) -> list[dict[str, Any]]:
     groups: dict[Where, list[Row]] = {}
     for cell in study.cells.to_dict("records"):
         groups.setdefault(_where(cell), []).append(cell)
-    changes = Changes(store, study, records)
+    changes = Changes(study, records)
     return [_page(changes, study, where, cells, by_page.get(where)) for where, cells in groups.items()]
 
 
@@ -148,12 +150,13 @@ def cell_title(study: StudyResults, where: Where) -> str:
 
 
 def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row], row: Row | None) -> dict[str, Any]:
-    store, records = changes.store, changes.records
+    store, records = study.store, changes.records
     role, intermediate, target, setting = where
     task = study.manifest["tasks"][target]
     is_private = bool(task.get("private"))
     done = [] if is_private else [records[cell["key"]] for cell in cells if cell["key"] in records]
     answered = {record.key: predictions(store, record) for record in done}
+    is_tested = role == TRANSFER and row is not None and row["n_seeds"] > 0
     return {
         "id": page_id(*where),
         "title": cell_title(study, where),
@@ -162,7 +165,7 @@ def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row],
         "numbers": {} if row is None else {name: plain(row.get(name)) for name in ("score", "points", "low", "p_bh")},
         "texts": {} if row is None else _texts(role, row),
         "facts": _facts(role, row),
-        "corrections": _corrections(role, row),
+        "corrections": [[what, p_text(row[name], 4)] for name, what in WAYS.items()] if row and is_tested else [],
         "flags": _flags(cells, row),
         "runs": [_run(store, cell, records.get(cell["key"])) for cell in cells],
         "private": is_private,
@@ -230,13 +233,6 @@ def _of_gain(role: str, row: Row) -> dict[str, str]:
     return {**facts, "liveness": number(row["liveness"])}
 
 
-def _corrections(role: str, row: Row | None) -> Facts:
-    """Every p of a transfer by the correction that it went through."""
-    if role != TRANSFER or row is None or row["n_seeds"] == 0:
-        return []
-    return [[what, p_text(row[name], 4)] for name, what in WAYS.items()]
-
-
 def _flags(cells: list[Row], row: Row | None) -> Facts:
     """Every flag of the cell's seeds and of its gain once, with what it means."""
     texts = [cell["flags"] for cell in cells] + ([row["flags"]] if row else [])
@@ -291,48 +287,92 @@ APART = ("host", "wall_seconds")  # columns of cells.csv that a page for others 
 
 
 @dataclass(frozen=True)
-class ReportContent:
-    """What a report says and shows: a study's results, what explains its gains, drawn figures, and the sections."""
+class Report:
+    """What a report says and shows: a title, results, what explains their gains, and the sections in order."""
 
-    study: StudyResults
+    title: str
+    question: Question
     answer: Answer
-    figures: Sequence[FigureFiles]
     sections: Sequence[Section]
 
 
-def document(store: Store, content: ReportContent) -> dict[str, Any]:
-    """The document; every frame in it has the CSV file's columns, numbers and order, undefined ones as None."""
-    study, manifest = content.study, content.study.manifest
+EMBEDDED = ("figure-", BOARD, RELIABILITY, CONTEXT)  # beginnings of names of figures that the page has no plan of
+NOTHING: dict[str, Any] = {  # what follows from cells or intervals alone
+    "missing": {},
+    "plans": [],
+    "targets": [],
+    "leaderboards": [],
+    "maps": [],
+    "cells": {"columns": [], "rows": [], "pages": []},
+    "gains": {"columns": [], "rows": []},
+    "made": [],
+    "pages": [],
+    "doubts": {},
+}
+
+
+def _document(
+    report: Report, figures: Sequence[FigureFiles], source: str, tasks: Mapping[str, Row], parts: dict[str, Any]
+) -> dict[str, Any]:
+    """The document of a report from results of this ``source``, with the facts of its tasks, and with its own parts."""
+    shown = [files for beginning in EMBEDDED for files in figures if files.png.stem.startswith(beginning)]
+    results = report.question.results
+    means, rated = rating_means(results).set_index("task"), [*results.constructs, "overall"]
+    bars = next((files for files in shown if files.png.stem == FIGURE_2), None)
+    return {
+        "schema": SCHEMA,
+        "name": results.name,
+        "title": report.title,
+        "source": source,
+        "synthetic": bool(results.is_synthetic),
+        "level": LEVEL,
+        "metrics": METRIC_NAMES,
+        "tasks": [
+            {
+                "id": name,
+                **{field: str(task.get(field) or "") for field in ("title", "dataset", "family", "theme", "metric")},
+                "ratings": {construct: plain(means.loc[name, construct]) for construct in rated},
+            }
+            for name, task in tasks.items()
+        ],
+        "themes": list(themes()),
+        "constructs": [{"id": name, "title": construct_title(name)} for name in results.constructs],
+        **(NOTHING | parts),
+        "importance": {
+            "headline": report.answer.facts["headline"],
+            "paper": bars
+            and {"fold": NO_EVIDENCE, "title": bars.title, **plain_frame(bars.frame, list(bars.frame.columns))},
+        },
+        "figures": {f"{files.png.parent.name}/{files.png.name}": _packed(files) for files in shown},
+        "report": plain_sections(report.sections),
+    }
+
+
+def _packed(figure: FigureFiles) -> str:
+    """A figure's SVG, gzipped and in base64: a tenth of what the SVG itself would take in a page."""
+    return base64.b64encode(gzip.compress(figure.svg.read_bytes(), mtime=0)).decode()
+
+
+def document(study: StudyResults, report: Report, figures: Sequence[FigureFiles] = ()) -> dict[str, Any]:
+    """The document of a study; every frame has the CSV file's columns, numbers and order, undefined ones as None."""
     cells = plain_frame(study.cells, [name for name in TYPES if name not in APART])
     addresses = zip(*(study.cells[name] for name in WHERE), strict=True)
     # What takes long to form of the frames, manifest and records of a study, read where it was kept.
     frames = {name: getattr(study, name) for name in ("cells", "gains", "baselines", "controls", "control_means")}
     frames |= {"merged": study.merged} if len(study.merged) else {}
-    drawn = study.question.kept.parts("page", frames, lambda: _parts(store, study))
-    return {
-        "schema": SCHEMA,
-        "name": manifest["name"],
-        "title": str(manifest["study"].get("title") or manifest["name"]),
-        "source": "stored results",
-        "synthetic": bool(manifest["synthetic"]),
-        "level": LEVEL,
-        "metrics": METRIC_NAMES,
-        **tasks_of(study.question, manifest["tasks"]),
-        "missing": dict(manifest["missing"]),
-        **{name: drawn[name] for name in ("plans", "targets", "leaderboards", "maps")},
+    parts = {
+        **study.kept.parts("page", frames, lambda: _parts(study)),
+        "missing": dict(study.manifest["missing"]),
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
         "gains": plain_frame(study.gains, list(study.gains.columns)),
-        **{name: drawn[name] for name in ("made", "pages")},
         "doubts": DOUBTS,
-        "importance": importance_of(content.answer, content.figures),
-        "figures": pictures_of(content.figures),
-        "report": plain_sections(content.sections),
     }
+    return _document(report, figures, "stored results", study.tasks, parts)
 
 
-def _parts(store: Store, study: StudyResults) -> dict[str, Any]:
+def _parts(study: StudyResults) -> dict[str, Any]:
     """Maps, forests, leaderboards and the page of every cell, by their names in the document."""
-    of_cells = pages(store, study)
+    of_cells = pages(study)
     # Every fact of how cells were made once; runs then name theirs by place, for most are those of all others.
     places: dict[tuple[str, str], int] = {}
     for run in (run for page in of_cells for run in page["runs"] if "made" in run):
@@ -345,46 +385,6 @@ def _parts(store: Store, study: StudyResults) -> dict[str, Any]:
         "made": [list(fact) for fact in places],
         "pages": of_cells,
     }
-
-
-def tasks_of(question: Question, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What tasks can be sorted and filtered by, in the order of their ``facts``, and the names of that."""
-    results = question.results
-    means = rating_means(results).set_index("task")
-    kept = [*results.constructs, "overall"]
-    tasks = [
-        {
-            "id": name,
-            **{field: str(task.get(field) or "") for field in ("title", "dataset", "family", "theme", "metric")},
-            "ratings": {construct: plain(means.loc[name, construct]) for construct in kept},
-        }
-        for name, task in facts.items()
-    ]
-    rated = [{"id": name, "title": construct_title(name)} for name in results.constructs]
-    return {"tasks": tasks, "themes": list(themes()), "constructs": rated}
-
-
-def pictures_of(figures: Sequence[FigureFiles]) -> dict[str, str]:
-    """The figures by the names that the report has for them."""
-    return {Picture.of(figure).file: _packed(figure) for figure in figures}
-
-
-def _packed(figure: FigureFiles) -> str:
-    """A figure's SVG, gzipped and in base64: a tenth of what the SVG itself would take in a page."""
-    return base64.b64encode(gzip.compress(figure.svg.read_bytes(), mtime=0)).decode()
-
-
-def importance_of(answer: Answer, figures: Sequence[FigureFiles]) -> dict[str, Any]:
-    """The headline of what explains gains, and the bars of Figure 2."""
-    return {"headline": answer.facts["headline"], "paper": _figure_2(figures)}
-
-
-def _figure_2(figures: Sequence[FigureFiles]) -> dict[str, Any] | None:
-    """The bars of the paper's importances, from the frame of their figure; None if it could not be drawn."""
-    figure = next((figure for figure in figures if figure.png.stem == FIGURE_2), None)
-    if figure is None:
-        return None
-    return {"fold": NO_EVIDENCE, "title": figure.title, **plain_frame(figure.frame, list(figure.frame.columns))}
 
 
 # One HTML file from the templates beside this module, the plotting library and a JSON document.
@@ -418,16 +418,21 @@ HARMLESS: dict[str, str | int | None] = {
 }
 
 
-def write_page(store: Store, content: ReportContent, path: Path) -> None:
-    """Write the page, which loads nothing from elsewhere; equal stores give equal bytes."""
-    write_text(path, assembled(document(store, content)))
+def write_page(report: Report, figures: Sequence[FigureFiles], path: Path, study: StudyResults | None = None) -> None:
+    """Write the page of a study, or of printed scores, with the figures that it has no plan of.
+
+    It loads nothing from elsewhere, and equal results give equal bytes.
+    """
+    write_text(path, assembled(document(study, report, figures) if study else scores_document(report, figures)))
 
 
 def assembled(shown: Mapping[str, Any]) -> str:
     """The HTML of a document; its texts stand in it as JSON alone, but for the title, which is escaped."""
-    library, script = _read(f"vendor/{LIBRARY}"), _script()
-    hashes = " ".join(f"'{_hash(source)}'" for source in (library, script))
-    parts = {
+    parts = "\n".join(_read(f"scripts/{name}") for name in SCRIPTS)
+    library, script = _read(f"vendor/{LIBRARY}"), f'(() => {{\n"use strict";\n{parts}}})();\n'
+    digests = (base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in (library, script))
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
+    filled = {
         "POLICY": f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:;"
         " base-uri 'none'; form-action 'none'",
         "TITLE": html.escape(harmless(str(shown["title"]))),
@@ -437,22 +442,13 @@ def assembled(shown: Mapping[str, Any]) -> str:
         "SCRIPT": script,
     }
     pieces = _read("page.html").split("@@")
-    return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
+    return "".join(filled[piece] if number % 2 else piece for number, piece in enumerate(pieces))
 
 
 def embedded(shown: Mapping[str, Any]) -> str:
     """A document as JSON that no text in it can break out of; ValueError if it has a number that is none."""
     text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(str.maketrans(HARMLESS))
-
-
-def _script() -> str:
-    parts = "\n".join(_read(f"scripts/{name}") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}}})();\n'
-
-
-def _hash(script: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 def _read(name: str) -> str:
@@ -463,52 +459,19 @@ FULL = "full"  # the setting of all training data, the only one
 UNTESTED = "no interval and no p: there are no predictions"
 
 
-@dataclass(frozen=True)
-class ScoresContent:
-    """What the page of printed scores says and shows."""
-
-    title: str
-    question: Question
-    answer: Answer
-    figures: Sequence[FigureFiles]
-    sections: Sequence[Section]
-
-
-def write_scores_page(content: ScoresContent, path: Path) -> None:
-    """Write the page, which loads nothing from elsewhere; equal results give equal bytes."""
-    write_text(path, assembled(scores_document(content)))
-
-
-def scores_document(content: ScoresContent) -> dict[str, Any]:
-    """The document of ``analysis.page.document`` as far as scores tell; lists of what they do not tell are empty."""
-    results = content.question.results
+def scores_document(report: Report, figures: Sequence[FigureFiles] = ()) -> dict[str, Any]:
+    """The document of printed scores, as far as these tell; lists of what they do not tell are empty."""
+    results = report.question.results
     facts = results.tasks.set_index("task", drop=False).fillna({"theme": ""}).to_dict("index")
     gains = results.gains.assign(setting=FULL, points=100 * results.gains.gain, significant=False)
     families, titles = ({name: str(task[what]) for name, task in facts.items()} for what in ("family", "title"))
     board = board_of(FULL, gains, families, titles, is_tested=False)
-    return {
-        "schema": SCHEMA,
-        "name": results.name,
-        "title": content.title,
-        "source": "printed scores",
-        "synthetic": results.is_synthetic,
-        "level": LEVEL,
-        "metrics": METRIC_NAMES,
-        **tasks_of(content.question, facts),
-        "missing": {},
-        "plans": [],
+    parts = {
         "targets": targets_of_scores(FULL, gains),
         "leaderboards": [board] if board["rows"] else [],
         "maps": [_map(gains, facts, results.name, metric) for metric in METRIC_NAMES if (gains.metric == metric).any()],
-        "cells": {"columns": [], "rows": [], "pages": []},
-        "gains": {"columns": [], "rows": []},
-        "made": [],
-        "pages": [],
-        "doubts": {},
-        "importance": importance_of(content.answer, content.figures),
-        "figures": pictures_of(content.figures),
-        "report": plain_sections(content.sections),
     }
+    return _document(report, figures, "printed scores", facts, parts)
 
 
 def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> dict[str, Any]:
@@ -517,7 +480,7 @@ def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> 
     scores = gains.drop_duplicates("target").set_index("target").baseline
     baselines = alone.assign(role=BASELINE, score=alone.target.map(scores))
     baselines = baselines.set_index("target", drop=False).loc[[task for task in facts if task in set(alone.target)]]
-    shown = figures.squares(gains, baselines, {"tasks": facts}, metric=metric, setting=FULL)
+    shown = heat.squares(gains, baselines, {"tasks": facts}, metric=metric, setting=FULL)
     squares = [Square(*row) for row in shown.itertuples(index=False)]
     kinds = {True: "transfer", False: "alone"}
     rows = dict.fromkeys((square.intermediate, square.row, kinds[bool(square.intermediate)]) for square in squares)
@@ -526,7 +489,7 @@ def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> 
         "metric_name": METRIC_NAMES[metric],
         "setting": FULL,
         "title": f"Gains in {name}, targets scored by {METRIC_NAMES[metric]}\nfrom printed scores, not tested",
-        "limit": plain(figures.colour_limit(shown.points)),
+        "limit": plain(heat.colour_limit(shown.points)),
         "rows": [dict(zip(("id", "title", "kind"), row, strict=True)) for row in rows],
         "columns": [{"id": task, "title": facts[task]["title"]} for task in baselines.target],
         "squares": [_square(square, scores[square.target]) for square in squares],
@@ -541,12 +504,12 @@ def _square(square: Square, alone: float) -> dict[str, Any]:
         return {**square_of(*where, hover, None), **numbers_of(square.score, None)}
     name = f"{square.row} {ARROW} {square.column}"
     if square.status != "done":
-        return square_of(*where, [name, figures.MEANINGS[square.status]], None)
+        return square_of(*where, [name, heat.MEANINGS[square.status]], None)
     gain = signed(square.points, 0)
     doubts = {"collapsed": square.is_collapsed, "contaminated": square.is_contaminated}
     flags = ", ".join(flag for flag, holds in doubts.items() if holds)
     hover = [name, f"score {bare(square.score)}, target alone {bare(alone)}", f"gain {gain} points; {UNTESTED}"]
     hover += [f"flags: {flags}"] if flags else []
-    marks = figures.DAGGER * square.is_collapsed + figures.DOUBLE_DAGGER * square.is_contaminated
+    marks = heat.DAGGER * square.is_collapsed + heat.DOUBLE_DAGGER * square.is_contaminated
     shown = {**numbers_of(square.score, square.points), "points_text": gain, "marks": marks}
     return {**square_of(*where, hover, None), **shown}

@@ -21,19 +21,17 @@ from numpy.typing import NDArray
 
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, MERGED, TRANSFER
-from adapters_store.store import Store
 from analysis.figures import heatmaps as figures
-from analysis.figures.forest import forest_plan, kept_forest_frame
+from analysis.figures.forest import forest_frame, forest_plan
 from analysis.figures.heatmaps import METRIC_NAMES, Square
-from analysis.figures.layout import ORDERS, map_frame, map_title
 from analysis.figures.plan import POINTS_PER_CM, plain_plan, svg_of_plan
-from analysis.figures.uncertainty_map import MAP, map_plan
+from analysis.figures.uncertainty_map import MAP, ORDERS, map_frame, map_plan, map_title
 from analysis.gains.cells import Manifest, Predictions, predictions
 from analysis.gains.flips import WORDS, changes_by_class, sign_p
 from analysis.gains.significance import p_text
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
 from analysis.sections.gains import control_name, verdict
-from analysis.sections.study_results import StudyResults
 from analysis.tables import as_written, bare, count, fixed, interval, number, signed
 from tasks.plain_text import counted, harmless
 
@@ -346,8 +344,7 @@ def targets_of_study(study: StudyResults) -> list[dict[str, Any]]:
     """The page of every target and setting: the forest of all its intermediates as a plan, and the same as a table."""
     drawn = []
     for setting in dict.fromkeys(study.gains.setting):
-        frames = study.gains, study.controls, study.merged, study.baselines, study.cells
-        frame = kept_forest_frame(frames, study.manifest, setting, study.question.kept)
+        frame = forest_frame(study, setting)
         gains = study.gains[study.gains.setting == setting]
         for target, part in frame.groupby("target", sort=False):
             rows = [
@@ -444,9 +441,9 @@ def _doubts(history: History, best_epoch: int | None, floor: float) -> set[str]:
 class Changes:
     """The answers of transfers beside those of their targets alone, each file read once."""
 
-    def __init__(self, store: Store, study: StudyResults, records: Mapping[str, Record]) -> None:
+    def __init__(self, study: StudyResults, records: Mapping[str, Record]) -> None:
         """``records`` are those of the study's finished cells, by key."""
-        self.store, self.manifest, self.records = store, study.manifest, records
+        self.store, self.manifest, self.records = study.store, study.manifest, records
         self.read: dict[str, Predictions] = {}
         alone = study.cells[(study.cells.role == BASELINE) & (study.cells.status == "done")]
         self.alone = {(cell.target, cell.setting, int(cell.seed)): cell.key for cell in alone.itertuples()}

@@ -339,12 +339,8 @@ def _asked(records: Sequence[Record]) -> dict[str, float]:
     return {
         "dollars": float(np.mean([result.get("cost", {}).get("money", np.nan) for result in results])),
         "agreement": float(np.mean([result.get("answers", {}).get("agreement", np.nan) for result in results])),
-        "unanswered": float(np.mean([_unanswered(result) for result in results])),
+        "unanswered": float(np.mean([part.get("unanswered", {}).get("test", 0) / part["n_test"] for part in results])),
     }
-
-
-def _unanswered(results: Mapping[str, Any]) -> float:
-    return float(results.get("unanswered", {}).get("test", 0) / results["n_test"])
 
 
 SCORES = ("precision", "recall", "f1")
@@ -408,7 +404,8 @@ def _pairs(column: Column, contestants: Sequence[Contestant]) -> list[dict[str, 
     tests = []
     for position, (a, b) in enumerate(combinations(contestants, 2)):
         points, own = _difference(column, a, b)
-        rows.append({"a": a.name, "b": b.name, "points": points, **_of_evidence(own), "p_max": np.nan})
+        rows.append({"a": a.name, "b": b.name, "points": points, "p_max": np.nan})
+        rows[-1] |= {"low": 100 * own.low, "high": 100 * own.high, "p": own.p}
         if np.isfinite(own.p) and not (a.is_leaking or b.is_leaking):
             where = (column.target, column.setting)
             tests.append((position, GainTest.of(points / 100, own, where, column.entropy)))
@@ -417,10 +414,6 @@ def _pairs(column: Column, contestants: Sequence[Contestant]) -> list[dict[str, 
         for position, p in zip(reach.positions, adjusted, strict=True):
             rows[position]["p_max"] = float(p)
     return [row | {"significant": bool(float(row["p_max"]) <= LEVEL)} for row in rows]
-
-
-def _of_evidence(own: Evidence) -> dict[str, float]:
-    return {"low": 100 * own.low, "high": 100 * own.high, "p": own.p}
 
 
 def _difference(column: Column, a: Contestant, b: Contestant) -> tuple[float, Evidence]:

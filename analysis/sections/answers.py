@@ -1,17 +1,18 @@
-"""The sections of an analysis on ratings, themes and less data; each writes the frames that it tells of."""
+"""The sections of an analysis on ratings, themes and less data."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from adapters_store.disk import new_folder
-from analysis.figures.drawing import write_figure_files
-from analysis.figures.explanations import TITLE as BUDGET_TITLE
-from analysis.figures.explanations import budget_curves
+from adapters_store.disk import write_text
+from analysis.figures.drawing import Drawing
+from analysis.figures.paper_figures import BUDGET_TITLE, budget_curves
 from analysis.gains.significance import LEVEL, p_text
 from analysis.importance.choosing import (
     FEWEST_CANDIDATES,
@@ -28,11 +29,24 @@ from analysis.importance.choosing import (
 )
 from analysis.importance.mixed import NOT_TESTED, Mixed, ends
 from analysis.importance.mixed_test import SIGNED
-from analysis.importance.similarity import SIMILARITIES
+from analysis.importance.question import Question
 from analysis.ratings.agreement import BOTH, OVERALL, WITH_MEAN, WITH_PERSON, Beside, agreements, differences, repeats
 from analysis.ratings.themes import ALL, LARGER, WITHOUT, non_inferiority, rating_means, theme_counts
 from analysis.results.results import Results
-from analysis.sections.blocks import Block, Picture, Section, Table, Text
+from analysis.results.similarity import SIMILARITIES
+from analysis.sections.blocks import (
+    COUNTS,
+    Block,
+    Bullets,
+    Column,
+    Heading,
+    Section,
+    Table,
+    Text,
+    markdown,
+    pictures,
+    small_p,
+)
 from analysis.sections.importance import (
     Answer,
     Progress,
@@ -43,10 +57,37 @@ from analysis.sections.importance import (
     rows,
     slopes_table,
 )
-from analysis.sections.study_results import Question
-from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
+from analysis.tables import interval, number, percent, signed, yes_no
 from tasks.plain_text import counted
 from tasks.ratings import constructs
+
+AGREEMENT = (
+    Column("construct", lambda row: construct_title(row["construct"])),
+    Column("raters", "raters"),
+    Column("tasks", "n_tasks", "count"),
+    Column("alpha (interval)", "alpha_interval", "alpha"),
+    Column("95 % interval", ("low_interval", "high_interval"), "alpha"),
+    Column("alpha (ordinal)", "alpha_ordinal", "alpha"),
+    Column("95 % interval", ("low_ordinal", "high_ordinal"), "alpha"),
+)
+RATER_PAIRS = (
+    Column("construct", lambda row: construct_title(row["construct"])),
+    Column("raters", lambda row: f"{row['rater_a']}, {row['rater_b']}"),
+    Column("tasks", "n_tasks", "count"),
+    Column("Spearman", "spearman", "alpha"),
+    Column("95 % interval", ("low", "high"), "alpha"),
+    Column("p", "p", "p"),
+    Column("mean difference A - B", "mean_difference", "rating"),
+)
+CONTRASTS = (
+    Column("role", "role"),
+    Column("contrast", lambda row: f"{row['theme_a']} - {row['theme_b']}"),
+    Column("tasks", lambda row: f"{row['n_a']}, {row['n_b']}", COUNTS),
+    Column("difference", "difference", "mean points"),
+    Column("95 % null limit", "by_chance", "mean points"),
+    Column("p", "p", "p"),
+    Column("p (max-corrected)", "p_max", "p"),
+)
 
 
 def ratings(question: Question) -> Section:
@@ -55,51 +96,31 @@ def ratings(question: Question) -> Section:
     if results.ratings.empty:
         text = "No task of these results has ratings, so nothing can be said about what they explain."
         return Section("Ratings", [Text(text)])
-    alphas, pairs = kept_agreement(results, question.kept)
-    means = rating_means(results)
-    frames = {"agreement": alphas, "rater_pairs": pairs, "rating_differences": differences(results)}
-    for name, frame in (frames | {"rating_means": means}).items():
-        write_frames(frame, question.out / TABLES / name)
+    alphas, pairs = kept_agreement(question)
+    means, differing = rating_means(results), differences(results)
+    frames = {"agreement": alphas, "rater_pairs": pairs, "rating_differences": differing, "rating_means": means}
     rated = results.constructs
     text = (
         "Krippendorff's alpha within panels of raters who are linked by tasks that they share, with interval"
         " differences as in the paper, and ordinal ones, which a scale of five steps deserves. Intervals come from"
         " resampled tasks. Alpha above .8 is commonly asked for, above .667 for tentative conclusions."
     )
-    rows = [
-        (
-            *(construct_title(row.construct), row.raters, row.n_tasks),
-            *(number(row.alpha_interval, 4), interval(row.low_interval, row.high_interval, 2)),
-            *(number(row.alpha_ordinal, 4), interval(row.low_ordinal, row.high_ordinal, 2)),
-        )
-        for row in alphas.itertuples()
-    ]
-    head = ["construct", "raters", "tasks", "alpha (interval)", "95 % interval", "alpha (ordinal)", "95 % interval"]
-    each = [
-        (
-            *(construct_title(row.construct), f"{row.rater_a}, {row.rater_b}", row.n_tasks, number(row.spearman, 4)),
-            *(interval(row.low, row.high, 2), _p(row.p), number(row.mean_difference, 2)),
-        )
-        for row in pairs.itertuples()
-    ]
-    head_each = ["construct", "raters", "tasks", "Spearman", "95 % interval", "p", "mean difference A - B"]
     unrated = means[means[rated].isna().all(axis=1)].title.tolist()
-    blocks: list[Block] = [Text(text), Table(head, rows)]
-    blocks += [Text("Pairs of raters:"), Table(head_each, each)] if each else [Text("No two raters share a task.")]
-    blocks += [Text("Means over raters, by theme:"), _means(means, rated)]
+    blocks: list[Block] = [Text(text), Table.of(alphas, AGREEMENT)]
+    each = Table.of(pairs, RATER_PAIRS)
+    blocks += [Text("Pairs of raters:"), each] if each.rows else [Text("No two raters share a task.")]
+    blocks += [Text("Means over raters, by theme:"), Table.of(means, means_columns(rated))]
     blocks += [Text(f"Without ratings: {', '.join(unrated)}.")] if unrated else []
-    return Section("Ratings", blocks)
+    return Section("Ratings", blocks, frames)
 
 
 def themes(question: Question) -> Section:
     """The paper's counts of significant pairs by theme, and contrasts of task effects beside them."""
     counts = [theme_counts(results).assign(panel=panel) for panel, results in question.counted.items()]
-    effects, contrasts = question.effects, question.contrasts
     shown = pd.concat(counts, ignore_index=True)
-    for name, frame in (("theme_counts", shown), ("task_effects", effects), ("theme_contrasts", contrasts)):
-        write_frames(frame, question.out / TABLES / name)
+    frames = {"theme_counts": shown, "task_effects": question.effects, "theme_contrasts": question.contrasts}
     if shown.empty:
-        return Section("Themes", [Text("No task of these results has a theme.")])
+        return Section("Themes", [Text("No task of these results has a theme.")], frames)
     text = (
         f"Significant pairs (p <= {LEVEL:g}, uncorrected; after Benjamini and Hochberg over all pairs beside it) by"
         f" the theme of the intermediate and of the target; larger: by at least {LARGER:g} of a score, tested or not."
@@ -110,7 +131,7 @@ def themes(question: Question) -> Section:
     rows = [(row.panel, *row[1:10], *(_share(row, kind) for kind in ("gains", "harms"))) for row in shown.itertuples()]
     note = [Text(question.note)] if question.note else []
     counted = Table([*head, "larger gains", "larger harms"], rows)
-    return Section("Themes", [*note, Text(text), counted, *_contrasts(contrasts)])
+    return Section("Themes", [*note, Text(text), counted, *_contrasts(question.contrasts)], frames)
 
 
 def half_data(question: Question) -> Section | None:
@@ -119,7 +140,6 @@ def half_data(question: Question) -> Section | None:
         return None
     parts = [non_inferiority(results, margin=question.margin) for results in question.limited]
     frame = pd.concat(parts, ignore_index=True)
-    write_frames(frame, question.out / TABLES / "non_inferiority")
     text = (
         f"Non-inferiority of less data with an intermediate to all data alone, with a margin of {question.margin:g}"
         " points. Non-inferior means that a loss as large as the margin is ruled out, one-sided at 5 %: for a theme by"
@@ -136,7 +156,7 @@ def half_data(question: Question) -> Section | None:
         )
         for row in frame.itertuples()
     ]
-    return Section("Less data", [Text(text), Table(head, rows)])
+    return Section("Less data", [Text(text), Table(head, rows)], {"non_inferiority": frame})
 
 
 def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
@@ -153,25 +173,21 @@ def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
     )
     is_part = contrasts.cells.str.startswith(WITHOUT)
     worst = contrasts[is_part].groupby(["role", "theme_a", "theme_b"]).p_max.max()
-    rows = [
-        (
-            *(row.cells, row.role, f"{row.theme_a} - {row.theme_b}", f"{row.n_a}, {row.n_b}"),
-            *(number(row.difference, 2), number(row.by_chance, 2), _p(row.p), _p(row.p_max)),
-            _p(worst.get((row.role, row.theme_a, row.theme_b), float("nan"))) if row.cells == ALL else "",
-        )
-        for row in contrasts[~is_part].itertuples()
-    ]
-    head = ["pairs", "role", "contrast", "tasks", "difference", "95 % null limit", "p", "p (max-corrected)"]
-    return [Text(text), Table([*head, "largest p when one family is left out"], rows)]
+
+    def of_families(row: Mapping[str, Any]) -> str:
+        p = worst.get((row["role"], row["theme_a"], row["theme_b"]), float("nan"))
+        return small_p(p) if row["cells"] == ALL else ""
+
+    columns = [Column("pairs", "cells"), *CONTRASTS, Column("largest p when one family is left out", of_families)]
+    return [Text(text), Table.of(contrasts[~is_part], columns)]
 
 
-def _means(means: pd.DataFrame, rated: list[str]) -> Table:
-    head = ["task", "theme", "raters", *(construct_title(name) for name in rated), "overall"]
-    rows = [
-        (row["title"], row["theme"] or "none", row["n_raters"], *(number(row[name], 2) for name in [*rated, OVERALL]))
-        for row in means.to_dict("records")
-    ]
-    return Table(head, rows)
+def means_columns(rated: Sequence[str]) -> list[Column]:
+    """The columns of mean ratings on these constructs."""
+    theme = Column("theme", lambda row: row["theme"] or "none")
+    of_constructs = [Column(construct_title(name), name, "rating") for name in rated]
+    overall = Column("overall", OVERALL, "rating")
+    return [Column("task", "title"), theme, Column("raters", "n_raters", "count"), *of_constructs, overall]
 
 
 def construct_title(name: str) -> str:
@@ -182,10 +198,6 @@ def construct_title(name: str) -> str:
 def _share(row: Any, kind: str) -> str:  # noqa: ANN401 - a row of a frame
     count = getattr(row, f"larger_{kind}")
     return f"{count} ({percent(count / row.n_pairs)})" if row.n_pairs else "0"
-
-
-def _p(value: float) -> str:
-    return p_text(value, 4) if pd.isna(value) or value >= 1e-4 else f"{value:.1e}"
 
 
 # The section on choosing an intermediate before its transfer is run: which rankings were right on these results.
@@ -219,8 +231,6 @@ def choosing(question: Question) -> Section:
     if by_target.empty:
         text = f"No target has {FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
         return Section(CHOOSING, [Text(text)])
-    write_frames(by_target, question.out / TABLES / "choosing_targets")
-    write_frames(frame, question.out / TABLES / "choosing")
     rows = [("a random order", "", *(number(frame.iloc[0][f"{name}_chance"], DIGITS[name]) for name in QUALITIES), "")]
     rows += [
         (row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES), p_text(row.p_corrected))
@@ -230,7 +240,7 @@ def choosing(question: Question) -> Section:
         f"Better than a random order by NDCG, p (corrected) at most {LEVEL:g}: {', '.join(better(frame)) or 'none'}."
     )
     table = Table(("ranking", "targets", *TITLES.values(), "p (corrected)"), rows)
-    return Section(CHOOSING, [Text(TEXT), table, Text(verdict)])
+    return Section(CHOOSING, [Text(TEXT), table, Text(verdict)], {"choosing_targets": by_target, "choosing": frame})
 
 
 def _cell(row: Any, name: str) -> str:  # noqa: ANN401 - a row of a frame
@@ -263,9 +273,8 @@ def budgeted(question: Question) -> Section | None:
     )
     if frame.empty:
         return None
-    write_frames(frame, question.out / TABLES / "budget")
     title = f"{question.results.banner}{BUDGET_TITLE}, {question.results.name}"
-    drawn = write_figure_files(frame, question.out / FIGURES / "budget", title, budget_curves, kept=question.kept)
+    figures = [Drawing("budget", title, frame, budget_curves)]
     counts = [k for k in SHOWN if k < frame.transfers.max()]
     rows = [_budget_row(frame, name, counts) for name in dict.fromkeys(frame.order)]
     head = ["ranking", *(f"regret, {k} trained" for k in counts), f"trained where regret is below {POINTS}"]
@@ -274,9 +283,14 @@ def budgeted(question: Question) -> Section | None:
         f"Intermediates as such explain {shares[0]} of the variance of gains within targets, where noise alone would"
         f" give {shares[1]}: this is all that an order by effects can learn."
     )
-    return Section(
-        BUDGET, [Text(BUDGET_TEXT), Table(head, rows), Text(_verdict(frame, counts)), Text(share), Picture.of(drawn)]
-    )
+    blocks: list[Block] = [
+        Text(BUDGET_TEXT),
+        Table(head, rows),
+        Text(_verdict(frame, counts)),
+        Text(share),
+        *pictures(figures),
+    ]
+    return Section(BUDGET, blocks, {"budget": frame}, figures=figures)
 
 
 def _budget_row(frame: pd.DataFrame, name: str, counts: list[int]) -> list[str]:
@@ -314,11 +328,27 @@ SETS_TEXT = (
     " and not with another is no difference between raters: compare the intervals. A model that was trained on the"
     " publications, or on published ratings, repeats what it has read."
 )
-ALPHAS = ("alpha (interval)", "95 % interval", "alpha (ordinal)", "95 % interval")
+ALPHAS = (
+    Column("alpha (interval)", "alpha_interval", "rating"),
+    Column("95 % interval", ("low_interval", "high_interval"), "rating"),
+    Column("alpha (ordinal)", "alpha_ordinal", "rating"),
+    Column("95 % interval", ("low_ordinal", "high_ordinal"), "rating"),
+)
+MODEL_AGREEMENT = (
+    AGREEMENT[0],
+    Column("raters", lambda row: f"{row['rater']}, {row['other']}"),
+    *(Column("tasks", "n_tasks", "count"), *ALPHAS, Column("Spearman", "spearman", "rating")),
+    Column("95 % interval", ("low_spearman", "high_spearman"), "rating"),
+    Column("mean difference", lambda row: signed(row["mean_difference"], 2)),
+)
+MODEL_REPEATS = (
+    *(AGREEMENT[0], Column("model", "rater"), Column("readings", "n_readings"), Column("tasks", "n_tasks")),
+    *(Column("same", lambda row: percent(row["same"])), *ALPHAS),
+)
 
 
 def beside(question: Question, own: Beside, progress: Progress) -> Answer:
-    """The section on ratings that a model gave, its lines for a terminal and its facts; its frames are written."""
+    """The section on ratings that a model gave, its lines for a terminal and its facts."""
     people = own.people(question.results)
     agreed = question.kept.frame(
         "agreement with a model", {"model": own.ratings, "people": people}, lambda: agreements(own.ratings, people)
@@ -327,10 +357,16 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
     answers = {name: computed(replace(question, results=results), progress) for name, results in sets.items()}
     slopes = pd.concat([answer.slopes.assign(ratings=name) for name, answer in answers.items()], ignore_index=True)
     frames = {"model_agreement": agreed, "model_repeats": repeated, "rating_sets": slopes}
-    for name, frame in frames.items():
-        write_frames(frame, question.out / TABLES / name)
-    blocks: list[Block] = [Text(AGREEMENT_TEXT), _agreed(agreed)] if len(agreed) else [Text(_alone(own))]
-    blocks += _repeated(repeated)
+    raters = ", ".join(dict.fromkeys(own.ratings.rater))
+    blocks: list[Block] = [Text(f"Nobody else has rated what {raters} has, so there is no agreement.")]
+    if len(agreed):
+        shown = agreed.sort_values("construct", key=_in_order, kind="stable")
+        blocks = [Text(AGREEMENT_TEXT), Table.of(shown, MODEL_AGREEMENT)]
+    if len(repeated):
+        of_runs = "Readings of the model from run to run: the share of pairs that are the same number, and their alpha."
+        blocks += [Text(of_runs), Table.of(repeated, MODEL_REPEATS)]
+    else:
+        blocks.append(Text("The model was asked once, so nothing is known of how it agrees with itself."))
     blocks.append(Text(SETS_TEXT))
     for name, results in sets.items():
         answer = answers[name]
@@ -349,39 +385,8 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
         for row in shown.itertuples()
     ]
     lines = [*agreement_lines, *(_set_line(name, sets[name], answer) for name, answer in answers.items())]
-    return Answer(tuple(lines), Section(BESIDE, blocks), {name: rows(frame) for name, frame in frames.items()})
-
-
-def _agreed(agreed: pd.DataFrame) -> Table:
-    body = [
-        (
-            *(construct_title(row.construct), f"{row.rater}, {row.other}", row.n_tasks, *_alphas(row)),
-            *(number(row.spearman, 2), interval(row.low_spearman, row.high_spearman, 2)),
-            signed(row.mean_difference, 2),
-        )
-        for row in agreed.sort_values("construct", key=_in_order, kind="stable").itertuples()
-    ]
-    head = ["construct", "raters", "tasks", *ALPHAS, "Spearman", "95 % interval", "mean difference"]
-    return Table(head, body)
-
-
-def _repeated(repeated: pd.DataFrame) -> list[Block]:
-    if repeated.empty:
-        return [Text("The model was asked once, so nothing is known of how it agrees with itself.")]
-    body = [
-        (construct_title(row.construct), row.rater, row.n_readings, row.n_tasks, percent(row.same), *_alphas(row))
-        for row in repeated.itertuples()
-    ]
-    head = ["construct", "model", "readings", "tasks", "same", *ALPHAS]
-    text = "Readings of the model from run to run: the share of pairs that are the same number, and their alpha."
-    return [Text(text), Table(head, body)]
-
-
-def _alphas(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of a frame
-    return (
-        *(number(row.alpha_interval, 2), interval(row.low_interval, row.high_interval, 2)),
-        *(number(row.alpha_ordinal, 2), interval(row.low_ordinal, row.high_ordinal, 2)),
-    )
+    facts = {name: rows(frame) for name, frame in frames.items()}
+    return Answer(tuple(lines), Section(BESIDE, blocks, frames), facts)
 
 
 def _set_line(name: str, results: Results, answer: Mixed) -> str:
@@ -405,10 +410,6 @@ def _title(name: str) -> str:
     return f"{name} ratings" if name != BOTH else "both together"
 
 
-def _alone(own: Beside) -> str:
-    return f"Nobody else has rated what {', '.join(dict.fromkeys(own.ratings.rater))} has, so there is no agreement."
-
-
 def _in_order(names: pd.Series) -> pd.Series:
     """The place of each construct: declared ones in their order, then others, all together last."""
     order = [*constructs(), *(name for name in names if name not in constructs() and name != OVERALL), OVERALL]
@@ -425,8 +426,7 @@ def silent(done: int, of: int, what: str) -> None:
 
 
 def all_answers(question: Question, mode: str, progress: Progress = silent) -> tuple[Answer, list[Section]]:
-    """What explains gains, in a mode, and the sections of all answers; their frames are written beside."""
-    new_folder(question.out)
+    """What explains gains, in a mode, and the sections of all answers."""
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)
         compared = beside(question, question.beside, progress) if question.beside else None
@@ -435,3 +435,15 @@ def all_answers(question: Question, mode: str, progress: Progress = silent) -> t
     if compared:
         answer = replace(answer, lines=(*answer.lines, *compared.lines), facts=answer.facts | compared.facts)
     return answer, [section for section in sections if section]
+
+
+def write_answers(question: Question, sections: Sequence[Section]) -> Path:
+    """Write analysis.md, with all that stands beside it, into the question's folder; the page's path."""
+    for section in sections:
+        section.write(question.out, question.kept)
+    blocks: list[Block] = [Heading(f"{question.results.banner}Analysis of {question.results.name}")]
+    if question.limits:
+        blocks += [Text("What cannot be known here:"), Bullets(question.limits)]
+    page = question.out / "analysis.md"
+    write_text(page, markdown([Section("", blocks), *sections]))
+    return page

@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from analysis.figures.drawing import FigureFiles
+import pandas as pd
+
+from analysis.figures.drawing import Drawing, FigureFiles
+from analysis.figures.plan import Planned
+from analysis.gains.significance import p_text
+from analysis.kept import NOWHERE, Kept
+from analysis.tables import TABLES, count, interval, number, write_csv, write_frames
 from tasks.plain_text import harmless
 
 
@@ -53,12 +60,59 @@ class Bullets:
         return cls([f"{name}: {value}" for name, value in facts.items()])
 
 
+# Kinds of values: words at the left, several counts at the right, a ``count``, a ``p``, and numbers, of which a page
+# has so many digits, and so many of the ends of an interval.
+LABEL, COUNTS = "label", "counts"
+DIGITS = {"score": (3, 2), "points": (1, 1), "mean points": (2, 2), "alpha": (4, 2), "rating": (2, 2)}
+
+
+class Column(NamedTuple):
+    """A column of tables on pages and in print: its heading, what of a row stands in it, and of which kind that is.
+
+    ``shows`` is a field of the row, the two ends of an interval, or a function of the row.
+    """
+
+    head: str
+    shows: str | tuple[str, str] | Callable[[Mapping[str, Any]], object]
+    kind: str = LABEL
+
+    def values(self, row: Mapping[str, Any]) -> list[Any]:
+        """The value of a row, or both ends of its interval."""
+        if callable(self.shows):
+            return [self.shows(row)]
+        return [row[name] for name in ([self.shows] if isinstance(self.shows, str) else self.shows)]
+
+    def text(self, row: Mapping[str, Any]) -> object:
+        """What stands on a page."""
+        first, *last = self.values(row)
+        if self.kind in DIGITS:
+            digits = DIGITS[self.kind]
+            return interval(first, last[0], digits[1]) if last else number(first, digits[0])
+        return {"count": count, "p": small_p}.get(self.kind, lambda words: words)(first)
+
+
+def small_p(value: float) -> str:
+    """A p, of which a tiny one is told by its size."""
+    return p_text(value, 4) if pd.isna(value) or value >= 1e-4 else f"{value:.1e}"
+
+
 @dataclass(frozen=True)
 class Table:
     """A table: the titles of its columns, and rows of values, which are printed as ``str`` has them."""
 
     head: Sequence[str]
     rows: Collection[Sequence[object]]
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, columns: Sequence[Column]) -> Table:
+        """A row for every row of the frame."""
+        rows = [tuple(column.text(row) for column in columns) for row in frame.to_dict("records")]
+        return cls([column.head for column in columns], rows)
+
+    @property
+    def records(self) -> list[dict[str, object]]:
+        """A row by its titles."""
+        return [dict(zip(self.head, row, strict=True)) for row in self.rows]
 
     def texts(self) -> list[list[str]]:
         """The head and every row as texts of one line, without control characters."""
@@ -72,10 +126,14 @@ class Picture:
     title: str
     file: str
 
-    @classmethod
-    def of(cls, drawn: FigureFiles) -> Picture:
-        """A figure that was drawn into a folder beside the page."""
-        return cls(" ".join(drawn.title.splitlines()), f"{drawn.png.parent.name}/{drawn.png.name}")
+
+def pictures(figures: Iterable[Drawing | Planned]) -> list[Picture]:
+    """Figures that are drawn into folders beside the page, by their parts."""
+    return [
+        Picture(" ".join(figure.title.splitlines()), f"{figure.folder}/{name}.png")
+        for figure in figures
+        for name in figure.names
+    ]
 
 
 @dataclass(frozen=True)
@@ -91,10 +149,25 @@ Block = Heading | Text | Bullets | Table | Picture | Fold
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a title; what stands before the first titled section of a page has the title ``""``."""
+    """Blocks under a title; what stands before the first titled section of a page has the title ``""``.
+
+    ``frames`` are written beside the page as CSV and Parquet, ``lists`` as CSV alone, and ``figures`` are drawn. Equal
+    are sections that read the same.
+    """
 
     title: str
     blocks: Sequence[Block]
+    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict, compare=False)
+    lists: Mapping[str, pd.DataFrame] = field(default_factory=dict, compare=False)
+    figures: Sequence[Drawing | Planned] = field(default=(), compare=False)
+
+    def write(self, out: Path, kept: Kept = NOWHERE) -> list[FigureFiles]:
+        """Write into the page's folder what stands beside it; the figures' files."""
+        for name, frame in self.frames.items():
+            write_frames(frame, out / TABLES / name)
+        for name, frame in self.lists.items():
+            write_csv(frame, out / TABLES / name)
+        return [files for figure in self.figures for files in figure.write(out, kept)]
 
 
 # Sections printed as Markdown, in which nothing that an entry says becomes a tag, a link or a picture.

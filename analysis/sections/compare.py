@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,9 @@ from scipy.stats import rankdata
 
 from adapters_store.disk import write_text
 from adapters_store.roles import BASELINE, TRANSFER
-from adapters_store.store import Store
-from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shortened, write_figure_files
+from analysis.figures.drawing import Drawing, figure_of, make_plain, shortened
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.cells import Manifest, planned_cells
+from analysis.figures.plan import of_setting
 from analysis.gains.significance import LEVEL, p_text
 from analysis.results.comparisons import (
     NOT_GIVEN,
@@ -33,9 +33,9 @@ from analysis.results.comparisons import (
     spread,
 )
 from analysis.results.published import results as printed
-from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
-from analysis.sections.study_results import Frames, Snapshot, finished
-from analysis.tables import FIGURES, TABLES, Declared, few, fixed, framed, interval, number, write_frames
+from analysis.results.study_results import StudyResults
+from analysis.sections.blocks import Block, Bullets, Heading, Section, Table, Text, markdown, pictures
+from analysis.tables import Declared, few, fixed, framed, interval, number
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 
@@ -112,12 +112,10 @@ class Side:
     trained: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def side_of_study(store: Store, manifest: Manifest) -> Side:
+def side_of_study(study: StudyResults) -> Side:
     """One side from a stored study."""
-    store = Snapshot.of(store)
-    frame = planned_cells(store, manifest)
-    done = frame[frame.status == "done"]
-    records = finished(store, done)
+    manifest, done = study.manifest, study.planned[study.planned.status == "done"]
+    records = [study.store.get(key) for key in done.key]
     splits = {key: str(record.spec["splits_hash"]) for key, record in zip(done.key, records, strict=True)}
     done = done.assign(intermediate=done.intermediate.fillna(done.system), splits=done.key.map(splits))
     adapters = [record for record in records if "system" not in record.spec]
@@ -131,11 +129,12 @@ def side_of_study(store: Store, manifest: Manifest) -> Side:
         "code": each(record.provenance["code"] for record in records),
     }
     titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}
-    pairs = Frames.of(store, manifest).gains()
-    is_synthetic, stored = manifest["synthetic"], Stored(store, manifest)
     trained = {record.spec["target"]: flat({"training": record.spec["training"]}) for record in adapters}
     scores = scores.reset_index()
-    return Side(manifest["name"], scores, pairs, facts, titles, is_synthetic, stored=stored, trained=trained)
+    stored = Stored(study.store, manifest)
+    return Side(
+        manifest["name"], scores, study.gains, facts, titles, manifest["synthetic"], stored=stored, trained=trained
+    )
 
 
 def side_of_published() -> Side:
@@ -291,10 +290,9 @@ def write_comparison(a: Side, b: Side, out: Path) -> tuple[Path, str]:
     """Write the frames, a figure per setting and compare.md into ``out``; the page's path, and its result in words."""
     scores, pairs = compared_scores(a, b), compared_gains(a, b)
     agreement = summary(scores, pairs)
-    for name, frame in (("compared_scores", scores), ("compared_gains", pairs), ("agreement", agreement)):
-        write_frames(frame, out / TABLES / name)
+    frames = {"compared_scores": scores, "compared_gains": pairs, "agreement": agreement}
     banner = "SYNTHETIC DATA: " * (a.is_synthetic or b.is_synthetic)
-    figures = [_write_scatter(a, b, part, out, banner) for _, part in pairs.groupby("setting", sort=False)]
+    figures = [_scatter_of(a, b, part, banner) for _, part in pairs.groupby("setting", sort=False)]
     notes = dict.fromkeys(side.note for side in (a, b) if side.note)
     # What differs between the two studies.
     rows = [(name, *both) for name, both in differing(a, b).items()]
@@ -325,9 +323,11 @@ def write_comparison(a: Side, b: Side, out: Path) -> tuple[Path, str]:
         Section("", [Heading(f"{banner}{a.name} (a) against {b.name} (b)"), *map(Text, notes)]),
         Section("What differs", [block]),
         _cells(scores, pairs, agreement),
-        Section("Gains", [*_gains(a, b, pairs, agreement), *map(Picture.of, figures)]),
+        Section("Gains", [*_gains(a, b, pairs, agreement), *pictures(figures)], frames, figures=figures),
         Section("Caveats", [Bullets(points)]),
     ]
+    for section in sections:
+        section.write(out)
     page = out / "compare.md"
     write_text(page, markdown(sections))
     return page, _in_short(pairs)
@@ -377,11 +377,11 @@ def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:
     return figure
 
 
-def _write_scatter(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> FigureFiles:
+def _scatter_of(a: Side, b: Side, pairs: pd.DataFrame, banner: str) -> Drawing:
     setting = str(pairs.setting.iloc[0])
     title = f"{banner}Gains in {a.name} and in {b.name}, setting {setting} ({counted(len(pairs), 'pair')})"
-    stem = out / FIGURES / f"compare-gains-{setting.replace('%', 'pct')}"
-    return write_figure_files(pairs, stem, title, lambda frame, name: scatter(frame, name, a.name, b.name))
+    draw = partial(scatter, a=a.name, b=b.name)
+    return Drawing(of_setting("compare-gains", setting), title, pairs, draw)
 
 
 def _looks(pairs: pd.DataFrame) -> pd.Series:

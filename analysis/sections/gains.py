@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
-from analysis.figures.drawing import FigureFiles
+from analysis.figures.forest import FOREST
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.layout import FULL, LIMIT
+from analysis.figures.register import figures_of
+from analysis.figures.uncertainty_map import FULL, LIMIT, MAP
 from analysis.gains.comparisons import AGAINST, CHOSEN, SCORES, SINGLES
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
 from analysis.gains.pairs import luck_of_a_run
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL, p_text
-from analysis.sections.blocks import Block, Picture, Section, Table, Text
-from analysis.sections.study_results import StudyResults
-from analysis.tables import count, interval, number, percent, yes_no
+from analysis.results.study_results import StudyResults
+from analysis.sections.blocks import Block, Column, Section, Table, Text, pictures
+from analysis.tables import interval, number, percent, yes_no
 from tasks.plain_text import counted
 
 MOST_SHOWN = 5
@@ -94,11 +95,12 @@ def learned(study: StudyResults) -> Section:
     known = study.cells.is_still_learning.dropna()
     last = f"Of {counted(len(known), 'trained cell')}, {int(known.sum())} ({percent(known.mean())}) are best at their"
     ends = [Text(f"{last} last epoch.")] if len(known) else []
-    return Section("Learned or not", [Text(text), Table(head, rows), *ends])
+    return Section("Learned or not", [Text(text), Table(head, rows), *ends], {"learned": frame})
 
 
-def glance(maps: Sequence[FigureFiles]) -> Section | None:
+def glance(study: StudyResults) -> Section | None:
     """The uncertainty map of every setting, with how it is read; nothing where a study plans no transfer."""
+    figures = figures_of(study, MAP)
     text = (
         "The larger a square, the surer the gain or harm: its area is the gain over the half-width of its 95 %"
         f" interval, full from {FULL:.0f} times on; few seeds count less, for then the interval itself is uncertain."
@@ -106,24 +108,25 @@ def glance(maps: Sequence[FigureFiles]) -> Section | None:
         " the interval excludes 0. A frame: significant after"
         " correction. A small square is no evidence of no effect."
     )
-    return Section("At a glance", [*map(Picture.of, maps), Text(text)]) if maps else None
+    return Section("At a glance", [*pictures(figures), Text(text)], figures=figures) if figures else None
 
 
-def forests(drawn: Sequence[FigureFiles]) -> Section | None:
+def forests(study: StudyResults) -> Section | None:
     """Every target with all its intermediates; nothing where a study plans no transfer."""
+    figures = figures_of(study, FOREST)
     text = (
         "For every target all intermediates by their gain, with 95 % intervals; small dots are single seeds. The grey"
         " band is the range of the controls: a gain inside it is no more than what a second adapter alone may do. Below"
         " each title stands what the target scores alone, and by how many points floor and whole model differ from it."
     )
-    return Section("Targets one by one", [Text(text), *map(Picture.of, drawn)]) if drawn else None
+    return Section("Targets one by one", [Text(text), *pictures(figures)], figures=figures) if figures else None
 
 
 def gains(study: StudyResults) -> Section:
     """Counts of significant gains and harms, with and without collapsed cells, and the most extreme pairs."""
-    frame = study.gains
+    frame, frames = study.gains, {"gains": study.gains, "visible_gains": study.visible}
     if frame.empty:
-        return Section("Gains", [Text("The study plans no transfer.")])
+        return Section("Gains", [Text("The study plans no transfer.")], frames)
     tested = frame[frame.p.notna()]
     seeds = " or ".join(dict.fromkeys(tested.conditional)) or "no finished pair"
     text = (
@@ -152,12 +155,12 @@ def gains(study: StudyResults) -> Section:
     significant = frame[frame.significant]
     related = int((significant.intermediate.map(families) == significant.target.map(families)).sum())
     text = f"Significant pairs within one family of datasets, sharing texts or people: {related} of {len(significant)}."
-    return Section("Gains", [*blocks, Text(text)])
+    return Section("Gains", [*blocks, Text(text)], frames)
 
 
-def visible(study: StudyResults, frame: pd.DataFrame) -> Section | None:
+def visible(study: StudyResults) -> Section | None:
     """How small a gain each target's test set could have shown; nothing where no gain has a p."""
-    shown = frame[frame.n_pairs > 0]
+    shown = study.visible[study.visible.n_pairs > 0]
     if shown.empty:
         return None
     text = (
@@ -170,16 +173,22 @@ def visible(study: StudyResults, frame: pd.DataFrame) -> Section | None:
         f" {NOT_DETECTABLE} where it is more than a perfect score"
         " would gain: that takes more seeds, or more test items."
     )
-    rows = [
-        (
-            *(study.title(row.target), row.setting, METRIC_NAMES[row.metric], row.n_pairs, count(row.n_groups)),
-            *(number(row.standard_error, 1), in_words(row.visible, row.is_detectable)),
-            in_words(row.visible_in_grid, row.is_detectable_in_grid),
-        )
-        for row in shown.itertuples()
+    target, setting, *sizes = visible_columns(study.title)
+    metric = Column("metric", lambda row: METRIC_NAMES[row["metric"]])
+    return Section("Smallest visible gains", [Text(text), Table.of(shown, [target, setting, metric, *sizes])])
+
+
+def visible_columns(title: Callable[[str], str]) -> list[Column]:
+    """The columns of the smallest visible gains of targets, which are called by their ``title``."""
+    return [
+        Column("target", lambda row: title(row["target"])),
+        Column("setting", "setting"),
+        Column("pairs", "n_pairs", "count"),
+        Column("groups", "n_groups", "count"),
+        Column("standard error", "standard_error", "points"),
+        Column("visible", lambda row: in_words(row["visible"], row["is_detectable"])),
+        Column("visible in the grid", lambda row: in_words(row["visible_in_grid"], row["is_detectable_in_grid"])),
     ]
-    head = ["target", "setting", "metric", "pairs", "groups", "standard error", "visible", "visible in the grid"]
-    return Section("Smallest visible gains", [Text(text), Table(head, rows)])
 
 
 def controls(study: StudyResults) -> Section | None:
@@ -214,11 +223,11 @@ def controls(study: StudyResults) -> Section | None:
     ]
     each = ["control", "target", "setting", "alone", "with", "points", "95 % interval", "p", "conditional on", "flags"]
     blocks: list[Block] = [Text(text), Table(head, rows), Text("Each control of each target:"), Table(each, single)]
-    return Section("Controls", blocks)
+    return Section("Controls", blocks, {"controls": study.controls, "control_means": study.control_means})
 
 
-def merged(study: StudyResults, kept: pd.DataFrame) -> Section | None:
-    """What merged intermediates gain, beside what a single would have given, and what they have ``kept`` of parents.
+def merged(study: StudyResults) -> Section | None:
+    """What merged intermediates gain, beside what a single would have given, and what they have kept of parents.
 
     None without any.
     """
@@ -242,24 +251,31 @@ def merged(study: StudyResults, kept: pd.DataFrame) -> Section | None:
             texts.append(f"{better} better and {worse} worse than {what} (family-wise within each target)")
     compared = int(study.merged.points.notna().sum())
     won = f"Of {counted(compared, 'finished row')} of targets, {'; '.join(texts) or 'none could be tested'}."
-    head = ["merged row", "targets scored by", "setting", "targets", "points", "95 % interval over targets"]
-    against = [name for name in AGAINST if study.merged_means[f"less_{name}"].notna().any()]
-    head += [text for name in against for text in (f"less {SHORT[name]}", "95 % interval")]
-    rows = [
-        (
-            *(row["row"], METRIC_NAMES[row["metric"]], row["setting"], row["n_targets"]),
-            *(number(row["points"], 1), interval(row["low"], row["high"], 1)),
-            *(text for name in against for text in _difference(row, name)),
-        )
-        for row in study.merged_means.to_dict("records")
-    ]
-    blocks: list[Block] = [Text(text), Text(won), Table(head, rows)]
+    means = study.merged_means
+    blocks: list[Block] = [Text(text), Text(won), Table.of(means, merged_columns(means))]
     blocks += [Text("Each merged row of each target:"), _merged_rows(study)]
-    if len(kept):
-        blocks += [Text(KEPT), _kept(kept)]
+    if len(study.retention):
+        blocks += [Text(KEPT), _kept(study.retention)]
     if left_out := study.manifest.get("left_out"):
         blocks.append(Text("; ".join(f"{name}: {reason}" for name, reason in left_out.items()), lead="Left out."))
-    return Section("Merged intermediates", blocks)
+    frames = {"merged": study.merged, "merged_means": means, "retention": study.retention}
+    return Section("Merged intermediates", blocks, {name: frame for name, frame in frames.items() if len(frame)})
+
+
+def merged_columns(means: pd.DataFrame) -> list[Column]:
+    """The columns of means of merged rows, with what these are held against."""
+    columns = [
+        Column("merged row", "row"),
+        Column("targets scored by", lambda row: METRIC_NAMES[row["metric"]]),
+        Column("setting", "setting"),
+        Column("targets", "n_targets", "count"),
+        Column("points", "points", "points"),
+        Column("95 % interval over targets", ("low", "high"), "points"),
+    ]
+    for name in (name for name in AGAINST if means[f"less_{name}"].notna().any()):
+        columns.append(Column(f"less {SHORT[name]}", f"less_{name}", "points"))
+        columns.append(Column("95 % interval", (f"low_less_{name}", f"high_less_{name}"), "points"))
+    return columns
 
 
 def _kept(kept: pd.DataFrame) -> Table:

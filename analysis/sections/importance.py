@@ -7,14 +7,13 @@ writes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pandas as pd
 
-from analysis.figures.drawing import write_figure_files
-from analysis.figures.explanations import changed, choices_of_slopes, likelihood_profile
+from analysis.figures.drawing import Drawing
+from analysis.figures.paper_figures import changed, choices_of_slopes, profile_figure
 from analysis.gains.significance import p_text
 from analysis.importance.grid import features_of
 from analysis.importance.mixed import NOT_TESTED, Mixed, ends, mixed, slopes_by_choice
@@ -28,39 +27,34 @@ from analysis.importance.paper_mode import (
     shuffled_ratings,
     unseen_tasks,
 )
-from analysis.kept import NOWHERE, Kept
+from analysis.importance.question import PUBLISHED, Question
 from analysis.ratings.agreement import agreement, rater_pairs
 from analysis.ratings.themes import rating_means
 from analysis.results.results import CLASS, MOMENT, ROWS, Results
-from analysis.sections.blocks import Block, Bullets, Picture, Section, Table, Text
-from analysis.sections.study_results import PUBLISHED, Question
-from analysis.tables import FIGURES, TABLES, number, percent, signed, write_csv, write_frames
+from analysis.sections.blocks import Block, Bullets, Section, Table, Text, pictures
+from analysis.tables import number, percent, signed
 from tasks.errors import BadInput
 
 CHOSEN = (
     "The same slopes (and p, corrected for all ratings) under each choice that could have been made instead, which are"
     " not corrected for the number of choices:"
 )
+GUARDED = "What explains a gain"
 Progress = Callable[[int, int, str], None]
 
 
-def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Block], list[Block]]:
-    """The answer, read where it was kept, with its frames and its figure written; the blocks that tell it, and more.
-
-    What is more is how it was tested, the same for distances, and each verdict in a sentence.
-    """
-    answer = computed(question, progress)
-    write_frames(answer.slopes, question.out / TABLES / "mixed_slopes")
-    blocks: list[Block] = [Text("", lead=f"{answer.headline[0].upper()}{answer.headline[1:]}.")]
+def _told(question: Question, answer: Mixed) -> tuple[Section, list[Block]]:
+    """The section that tells an answer, and how it was tested, the same for distances, and each verdict in words."""
+    frames = {"mixed_slopes": answer.slopes}
+    blocks: list[Block] = [Text(question.primary.line())]
+    blocks.append(Text("", lead=f"{answer.headline[0].upper()}{answer.headline[1:]}."))
     tested = answer.slopes[answer.slopes.verdict != NOT_TESTED]
     if tested.empty:
-        return answer, blocks, [Bullets(answer.notes)] if answer.notes else []
-    blocks.append(slopes_table(tested[tested.question == SIGNED]))
-    write_frames(answer.profile, question.out / TABLES / "mixed_profile")
+        return Section(GUARDED, blocks, frames), [Bullets(answer.notes)] if answer.notes else []
     title = f"{question.results.banner}Likelihood of slopes on ratings, {question.results.name}"
-    stem = question.out / FIGURES / "mixed_profile"
-    drawn = write_figure_files(answer.profile, stem, title, likelihood_profile, kept=question.kept)
-    blocks.append(Picture.of(drawn))
+    figures = [profile_figure(answer.profile, title)]
+    blocks += [slopes_table(tested[tested.question == SIGNED]), *pictures(figures)]
+    section = Section(GUARDED, blocks, frames | {"mixed_profile": answer.profile}, figures=figures)
     more: list[Block] = [
         Text(_method()),
         Text("The same for distances, whether tasks whose ratings are further apart teach each other less:"),
@@ -69,45 +63,29 @@ def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Bl
     untested = answer.slopes[answer.slopes.verdict == NOT_TESTED]
     points = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
     points += [f"{row.title}: {row.why}" for row in tested[tested.question == SIGNED].itertuples()]
-    return answer, blocks, [*more, Bullets([*points, *answer.notes])]
+    return section, [*more, Bullets([*points, *answer.notes])]
 
 
-def choices(question: Question) -> pd.DataFrame:
-    """Slopes under every choice that could have been made, read where they were kept, and written."""
-    asked = (question.results, question.primary.specification, question.similarities)
-    frame = question.kept.frame(
-        "mixed choices", {"asked": asked}, lambda: slopes_by_choice(asked[0], asked[1], similarities=asked[2])
-    )
-    write_frames(frame, question.out / TABLES / "mixed_choices")
-    return frame
-
-
-def by_choice(question: Question, frame: pd.DataFrame) -> list[Block]:
-    """A line per choice with slope and p of every rating, and their picture; nothing where none could be tested."""
-    if frame.p.isna().all():
-        return []
-    title = f"{question.results.banner}Slopes under each choice that could have been made, {question.results.name}"
-    drawn = write_figure_files(
-        frame, question.out / FIGURES / "mixed_choices", title, choices_of_slopes, kept=question.kept
-    )
+def _by_choice(frame: pd.DataFrame) -> Table:
+    """A line per choice with slope and p of every rating."""
     titles = list(dict.fromkeys(frame.title))
     body = []
     for _, own in frame.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
         said = {row.title: row.why or f"{signed(row.slope, 2)} ({p_text(row.p)})" for row in own.itertuples()}
         body.append((changed(own.iloc[0], frame.iloc[0]), *(said.get(name, "") for name in titles)))
-    return [Text(CHOSEN), Table(["changed", *titles], body), Picture.of(drawn)]
+    return Table(["changed", *titles], body)
 
 
 def computed(question: Question, progress: Progress) -> Mixed:
-    """The answer, read where it was kept; nothing is written beside it."""
-    asked = (question.results, question.primary.specification, question.similarities)
+    """The answer, read where it was kept."""
+    results, specification, similarities = question.results, question.primary.specification, question.similarities
 
     def compute() -> dict[str, Any]:
-        answer = mixed(asked[0], asked[1], similarities=asked[2], progress=progress)
+        answer = mixed(results, specification, similarities=similarities, progress=progress)
         parts = {field.name: getattr(answer, field.name) for field in fields(answer)}
         return parts | {"notes": list(answer.notes)}
 
-    parts = question.kept.parts("mixed model", {"asked": asked}, compute)
+    parts = question.kept.parts("mixed model", {"asked": (results, specification, similarities)}, compute)
     return Mixed(**{**parts, "notes": tuple(parts["notes"])})
 
 
@@ -153,14 +131,24 @@ class Answer:
 
 
 def guarded_answer(question: Question, progress: Progress) -> Answer:
-    """The mixed model of the primary specification, with its frames written."""
-    primary, (answer, blocks, more) = question.primary, mixed_answer(question, progress)
-    chosen = choices(question)
+    """The mixed model of the primary specification, and slopes under every choice that could have been made."""
+    results, primary, similarities = question.results, question.primary, question.similarities
+    answer = computed(question, progress)
+    section, more = _told(question, answer)
+    chosen = question.kept.frame(
+        "mixed choices",
+        {"asked": (results, primary.specification, similarities)},
+        lambda: slopes_by_choice(results, primary.specification, similarities=similarities),
+    )
     facts: dict[str, Any] = {"headline": answer.headline, "declared": primary.declared or None, "key": primary.key}
     facts |= {"slopes": rows(answer.slopes), "choices": rows(chosen)}
-    section = Section("What explains a gain", [Text(primary.line()), *blocks])
-    beside = [*more, *by_choice(question, chosen)]
-    further = Section("How that was tested", beside) if beside else None
+    figures = []
+    if chosen.p.notna().any():
+        title = f"{results.banner}Slopes under each choice that could have been made, {results.name}"
+        figures = [Drawing("mixed_choices", title, chosen, choices_of_slopes)]
+        more += [Text(CHOSEN), _by_choice(chosen), *pictures(figures)]
+    section = replace(section, frames={**section.frames, "mixed_choices": chosen})
+    further = Section("How that was tested", more, figures=figures) if more else None
     return Answer((primary.line(), *answer.lines()), section, facts, further)
 
 
@@ -185,7 +173,7 @@ TITLE = "What explains a gain, the paper's procedure"
 
 
 def paper_answer(question: Question, progress: Progress) -> Answer:
-    """The paper's importances under both settings, with their frames written; a grid too small gets the reason."""
+    """The paper's importances under both settings; a grid too small gets the reason."""
     try:
         by_setting = {name: _importances(question, name, progress) for name in SETTINGS}
     except BadInput as problem:
@@ -204,8 +192,6 @@ def paper_answer(question: Question, progress: Progress) -> Answer:
     if question.results.name == PUBLISHED:
         near = {name: against_table6(result.importances) for name, result in by_setting.items()}
         frames["table6"] = _joined(near)
-    for name, frame in frames.items():
-        write_frames(frame, question.out / TABLES / f"paper_{name}")
     # How each setting was fitted, and what each fit has to say of itself.
     penalties = "; ".join(
         f"{name}: C {result.setting.penalty:g}, epsilon {result.setting.epsilon:g}"
@@ -215,7 +201,8 @@ def paper_answer(question: Question, progress: Progress) -> Answer:
     blocks = [Text(CAVEAT), _ranking(question, by_setting), *_worth(frames), Bullets([text, *_fit_notes(by_setting)])]
     means = {name: rows(result.mean()) for name, result in by_setting.items()}
     facts = {name: rows(frame) for name, frame in frames.items() if name not in ("importances", "fits")}
-    return Answer(tuple(_lines(by_setting, frames)), Section(TITLE, blocks), {"importances": means, **facts})
+    section = Section(TITLE, blocks, {f"paper_{name}": frame for name, frame in frames.items()})
+    return Answer(tuple(_lines(by_setting, frames)), section, {"importances": means, **facts})
 
 
 def _importances(question: Question, name: str, progress: Progress) -> PaperImportances:
@@ -310,12 +297,13 @@ def _lines(by_setting: BySetting, frames: dict[str, pd.DataFrame]) -> list[str]:
     return lines + _fit_notes(by_setting)
 
 
-def write_tables(results: Results, out: Path, kept: Kept = NOWHERE) -> list[Path]:
-    """Write every table that the results have rows for as ``table-N-what.csv``; the files."""
+def paper_tables(question: Question) -> dict[str, pd.DataFrame]:
+    """Every table of the paper's layout that the results have rows for, as ``table-N-what``."""
+    results = question.results
     tables = {
         "table-1-sizes": results.tasks[["task", "title", "dataset", "samples", "vocabulary", "tokens"]],
         "table-2-ratings": ratings_table(results),
-        "table-3-agreement": agreement_table(results, kept),
+        "table-3-agreement": agreement_table(question),
         "table-4-training": results.training,
         "table-5-themes": rating_means(results),
         "table-7-macro-f1": score_matrix(results, "macro_f1"),
@@ -324,12 +312,7 @@ def write_tables(results: Results, out: Path, kept: Kept = NOWHERE) -> list[Path
         "table-10-12-labels": by_split(results, CLASS),
         "table-9-12-splits": by_split(results, ROWS).drop(columns="name"),
     }
-    files = []
-    for name, frame in tables.items():
-        if len(frame):
-            write_csv(frame, out / name)
-            files.append(out / f"{name}.csv")
-    return files
+    return {name: frame for name, frame in tables.items() if len(frame)}
 
 
 def ratings_table(results: Results) -> pd.DataFrame:
@@ -349,9 +332,10 @@ def by_split(results: Results, kind: str) -> pd.DataFrame:
     return wide.reindex(columns=["all", "train", "validation", "test"]).rename_axis(columns=None).reset_index()
 
 
-def kept_agreement(results: Results, kept: Kept) -> tuple[pd.DataFrame, pd.DataFrame]:
+def kept_agreement(question: Question) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The frames of ``agreement`` and of ``rater_pairs``, read where they were kept."""
-    parts = kept.parts(
+    results = question.results
+    parts = question.kept.parts(
         "agreement of raters",
         {"ratings": results.ratings},
         lambda: {"panels": agreement(results), "pairs": rater_pairs(results)},
@@ -359,9 +343,9 @@ def kept_agreement(results: Results, kept: Kept) -> tuple[pd.DataFrame, pd.DataF
     return parts["panels"], parts["pairs"]
 
 
-def agreement_table(results: Results, kept: Kept = NOWHERE) -> pd.DataFrame:
+def agreement_table(question: Question) -> pd.DataFrame:
     """One row per construct, and overall, and panel: alphas with intervals, and of a panel of two its correlation."""
-    frame, pairs = kept_agreement(results, kept)
+    frame, pairs = kept_agreement(question)
     pairs["raters"] = pairs.rater_a + ", " + pairs.rater_b
     pairs = pairs.rename(columns={name: f"{name}_spearman" for name in ("low", "high", "p")})
     return frame.merge(

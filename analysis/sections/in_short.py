@@ -5,7 +5,7 @@ Every sentence is made from frames that the report also writes, so that nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -17,9 +17,10 @@ from analysis.gains.pairs import FEW_GROUPS
 from analysis.gains.significance import LEVEL
 from analysis.importance.mixed import NOT_TESTED
 from analysis.importance.mixed_test import SIGNED
-from analysis.results.leaderboard import Leaderboard
+from analysis.importance.question import Question
+from analysis.results.leaderboard import has_systems
+from analysis.results.study_results import StudyResults
 from analysis.sections.importance import Answer
-from analysis.sections.study_results import Question, StudyResults
 from analysis.tables import MOST_NAMED, few, fixed, interval, number, percent, signed
 from tasks.plain_text import counted
 
@@ -28,13 +29,14 @@ MANY_LEARNING = 0.1  # share of cells that are best at their last epoch, from wh
 EQUAL = 1e-6  # points by which differences of printed scores may be off in floating point
 
 
-def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None = None) -> list[str]:
+def sentences(study: StudyResults, explained: Iterable[str] = ()) -> list[str]:
     """What was studied, which gains may be claimed, the extremes, what explains them, reasons for caution, what next.
 
     Counted are gains onto targets that have learned (``analysis.gains.baselines.claims``), others named beside them.
-    ``visible`` is the frame of ``analysis.gains.power.visible_gains``, ``answer`` what explains gains; without it, what
-    explains them is left out.
+    ``explained`` says what explains gains (``explanation``). Of a study without transfers the leaderboard is told of.
     """
+    if study.gains.empty and has_systems(study.manifest):
+        return _sentences_of_systems(study)
     tested = study.gains[study.gains.p.notna()]
     own = claims(study.gains, study.learned)
     # What to do about gains: the first step that is due.
@@ -53,21 +55,19 @@ def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None 
         name = study.manifest["study"]["name"]
         step = f"`empathy-transfer study power {name}` says what more seeds or test items would show"
     return [
-        _studied(study),
+        _studied(study, study.cells),
         *_significant(study, own),
         *_extremes(study, own.counted),
-        *(findable(visible) if own.is_known else ()),
-        *([] if answer is None else _explained(answer, study.question)),
-        _cautions(study, tested),
-        _next(study, step),
+        *(findable(study.visible) if own.is_known else ()),
+        *explained,
+        _cautions(_reasons(study, study.cells, tested)),
+        _next(study.cells, step),
     ]
 
 
-def sentences_of_systems(study: StudyResults, board: Leaderboard) -> list[str]:
-    """The same of a study without transfers: on every target the best contestant, those tied with it, and the adapter.
-
-    ``study`` has all its cells, ``board`` is its leaderboard.
-    """
+def _sentences_of_systems(study: StudyResults) -> list[str]:
+    """The same of a study without transfers: on every target the best contestant, who is tied with it, the adapter."""
+    board = study.leaderboard
     ranked = board.board[board.board["rank"].notna()]
     places = list(ranked.groupby(["target", "setting"], sort=False))
     lines = [_best_system(study, place, rows, board.pairs) for place, rows in places[:MOST_NAMED]]
@@ -80,7 +80,8 @@ def sentences_of_systems(study: StudyResults, board: Leaderboard) -> list[str]:
         step = f"more groups of test rows for {_titles(study, small)} (max_test, or the file itself)"
     else:
         step = "the page's leaderboard, or transfers between these tasks (`transfers = true`)"
-    return [_studied(study), *lines, *more, _cautions(study, study.gains, board.board), _next(study, step)]
+    reasons = (*_reasons(study, study.planned, study.gains), *_reasons_of_board(study, board.board))
+    return [_studied(study, study.planned), *lines, *more, _cautions(reasons), _next(study.planned, step)]
 
 
 def _best_system(study: StudyResults, place: tuple[str, str], rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
@@ -115,7 +116,7 @@ def sentences_of_scores(question: Question, answer: Answer) -> list[str]:
         f"Directions: {higher} transfers score higher than the target alone, {lower} lower and"
         f" {len(gains) - higher - lower} alike. None can be tested, and a difference of a point may be rounding.",
         *_ends(gains, titles),
-        *_explained(answer, question),
+        *explanation(answer, question),
         f"Reasons for caution: {'; '.join(_reasons_of_scores(gains))}.",
     ]
 
@@ -139,13 +140,13 @@ def _reasons_of_scores(gains: pd.DataFrame) -> Iterator[str]:
             yield f"{count} of {len(gains)} gains {_be(count)} {what}"
 
 
-def _studied(study: StudyResults) -> str:
+def _studied(study: StudyResults, cells: pd.DataFrame) -> str:
     settings, tasks = study.manifest["study"], study.manifest["tasks"]
     families = len({task["family"] for task in tasks.values()})
-    done = int((study.cells.status == "done").sum())
+    done = int((cells.status == "done").sum())
     return (
         f"Studied: {counted(len(tasks), 'task')} of {counted(families, 'family', 'families')}, adapters on"
-        f" {settings['backbone']}, {_seeds(study)}; {done} of {len(study.cells)} cells are finished."
+        f" {settings['backbone']}, {_seeds(study)}; {done} of {len(cells)} cells are finished."
     )
 
 
@@ -251,7 +252,7 @@ def findable(visible: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _explained(answer: Answer, question: Question) -> Iterator[str]:
+def explanation(answer: Answer, question: Question) -> Iterator[str]:
     """Whether ratings explain gains, and the slope that would have been seen."""
     headline = str(answer.facts["headline"])
     yield f"{headline[0].upper()}{headline[1:]}."
@@ -261,38 +262,34 @@ def _explained(answer: Answer, question: Question) -> Iterator[str]:
     if sizes:
         least, most = (fixed(size, 1) for size in (min(sizes), max(sizes)))
         which = "a rating" if len(sizes) == len(asked) else f"{len(sizes)} of {len(asked)} ratings"
+        is_measured = question.results.errors == "measured"
+        errors = "" if is_measured else ", by standard errors that are approximated from the scores"
         yield (
             f"A slope of {least if least == most else f'{least} to {most}'} points per step of {which} would have been"
-            f" found in four of five such studies{_by_what_errors(question)}."
+            f" found in four of five such studies{errors}."
         )
 
 
-def _by_what_errors(question: Question) -> str:
-    """What the sentence on slopes rests on, where it is not the predictions."""
-    return "" if question.results.errors == "measured" else ", by standard errors that are approximated from the scores"
-
-
-def _cautions(study: StudyResults, tested: pd.DataFrame, board: pd.DataFrame | None = None) -> str:
-    reasons = [*_reasons(study, tested), *([] if board is None else _reasons_of_board(study, board))]
+def _cautions(reasons: Iterable[str]) -> str:
     return f"Reasons for caution: {'; '.join(reasons) or 'none of those that are checked here'}."
 
 
-def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
+def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> Iterator[str]:
     """Whatever limits what the gains above may be taken for, the gravest first."""
     if study.manifest["synthetic"]:
         yield "the texts are made up"
-    if missing := int((study.cells.status != "done").sum()):
+    if missing := int((cells.status != "done").sum()):
         yield f"{counted(missing, 'cell')} {_be(missing)} not finished"
     if len(tested) and (single := int((tested.seed_error == 0).sum())):
         which = "every gain is" if single == len(tested) else f"{single} of {len(tested)} gains {_be(single)}"
         yield f"{which} from one training run, and another seed may give another"
-    alone = study.cells[(study.cells.role == BASELINE) & study.cells.collapsed.fillna(False).astype(bool)]
+    alone = cells[(cells.role == BASELINE) & cells.collapsed.fillna(False).astype(bool)]
     if len(alone):
         titles = [study.title(name) for name in dict.fromkeys(alone.target)]
         named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
         yield f"{named} alone learned nothing (collapsed{which})"
     # Trainings that may not have come to their end.
-    known = study.cells.is_still_learning.dropna()
+    known = cells.is_still_learning.dropna()
     if len(known) and known.mean() > MANY_LEARNING:
         yield f"{percent(known.mean())} of the cells are best at their last epoch, and more epochs may change them"
     # How many gains are of collapsed cells, contaminated or on dead intermediates, and families that share texts.
@@ -330,9 +327,9 @@ def _reasons_of_board(study: StudyResults, board: pd.DataFrame) -> Iterator[str]
         yield f"{few(leaking)} predicted test rows from their own answers and {_be(len(leaking))} not ranked"
 
 
-def _next(study: StudyResults, step: str) -> str:
+def _next(cells: pd.DataFrame, step: str) -> str:
     """The step that would add most to what can be said: before any other, what is missing."""
-    is_whole = (study.cells.status == "done").all()
+    is_whole = (cells.status == "done").all()
     return f"Next: {step if is_whole else 'finish the cells that are missing, by the command that began them'}."
 
 

@@ -10,14 +10,11 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.disk import write_text
-from adapters_store.store import Store
-from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.power import (
     MANY,
     NOT_DETECTABLE,
     POWER,
     SPREADS,
-    in_words,
     spreads,
     visible_by_seeds,
     visible_gains,
@@ -25,12 +22,12 @@ from analysis.gains.power import (
 from analysis.importance.detection import GRIDS, SEED, SHARES, Progress, detection, smallest_detected
 from analysis.importance.grid import UNDECLARED, Grid, Primary, grid_of
 from analysis.importance.mixed_test import why_not
-from analysis.importance.similarity import stored_similarities
 from analysis.results.published import results as printed
 from analysis.results.results import Results
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Heading, Section, Table, Text, markdown
-from analysis.sections.study_results import Frames, Snapshot
-from analysis.tables import TABLES, count, framed, interval, number, percent, write_frames
+from analysis.sections.gains import visible_columns
+from analysis.tables import TABLES, framed, interval, number, percent, write_frames
 from tasks.plain_text import counted
 
 APPROXIMATED = (
@@ -58,13 +55,12 @@ class PowerQuestion:
     note: str = ""
 
 
-def of_study(store: Store, manifest: Manifest) -> PowerQuestion:
+def of_study(study: StudyResults) -> PowerQuestion:
     """From a stored study: its own standard errors, seeds, and the specification that it declares."""
-    store = Snapshot.of(store)
-    frame, primary = Frames.of(store, manifest).gains(), Primary.of(manifest, store)
-    results = Results.from_gains(store, manifest, frame, "full")
-    grid = grid_of(results, primary.specification, stored_similarities(store, manifest))
-    return PowerQuestion(results, grid, primary, visible_gains(frame), spreads(frame, planned_cells(store, manifest)))
+    primary = Primary.of(study.manifest, study.store)
+    results = Results.from_gains(study.store, study.manifest, study.gains, "full")
+    grid = grid_of(results, primary.specification, study.similarities)
+    return PowerQuestion(results, grid, primary, study.visible, spreads(study.gains, study.planned))
 
 
 def of_published() -> PowerQuestion:
@@ -122,16 +118,7 @@ def _single(question: PowerQuestion) -> Section:
         f" answers that it changes vary too; not defined where the target collapsed, {NOT_DETECTABLE} where it is more"
         " than a perfect score would gain."
     )
-    rows = [
-        (
-            *(question.results.title(row.target), row.setting, row.n_pairs, count(row.n_groups)),
-            *(number(row.standard_error, 1), in_words(row.visible, row.is_detectable)),
-            in_words(row.visible_in_grid, row.is_detectable_in_grid),
-        )
-        for row in shown.itertuples()
-    ]
-    head = ["target", "setting", "pairs", "groups", "standard error", "visible", "visible in the grid"]
-    return Section("Single gains", [Text(text), Table(head, rows)])
+    return Section("Single gains", [Text(text), Table.of(shown, visible_columns(question.results.title))])
 
 
 def _seeds(by_seeds: pd.DataFrame) -> Section:

@@ -6,23 +6,23 @@ A claim is a gain or a harm that is significant after Benjamini and Hochberg.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.figures.explanations import CHOICES
 from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.paper_figures import CHOICES
 from analysis.gains.baselines import OTHER
 from analysis.gains.cells import Manifest
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg
 from analysis.gains.power import in_words
 from analysis.gains.significance import LEVEL, p_text
+from analysis.importance.question import Question
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
-from analysis.sections.study_results import Question, StudyResults
-from analysis.tables import TABLES, Declared, count, few, framed, number, write_csv
+from analysis.tables import Declared, count, few, framed, number
 
 PAIR = ["intermediate", "target", "setting"]
 ALL = "all"  # targets, or cells
@@ -221,21 +221,22 @@ SHORT = {
 }
 
 
-def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequence[Block] = ()) -> Section:
-    """Rejections, units, visible gains and changed claims, with their frames written, and ``further`` blocks.
+def answers(study: StudyResults, question: Question, facts: Mapping[str, Any]) -> Section:
+    """Rejections, units, visible gains and changed claims, and whether what is said of themes and ratings changes.
 
-    Without a tested gain there is nothing but a word on that, and what is further.
+    ``facts`` are those of the guarded answer. Without a tested gain there is nothing else but a word on that.
     """
-    gains = study.gains
+    gains, explained = study.gains, explanation_changes(question.contrasts, facts.get("choices", ()))
+    lists, further = {"reviewer_explained": explained}, _explanations(explained) if len(explained) else []
     if not gains.p.notna().any():
         text = "No gain has a p, so there is nothing to correct and no claim to change."
-        return Section(TITLE, [Text(text), *further])
-    asked = {"gains": gains, "others": study.others, "visible": visible}
-    frames = study.question.kept.parts("reviewer", asked, lambda: _frames(**asked, manifest=study.manifest))
-    for name, frame in {**frames, "second_metric": study.others}.items():
-        write_csv(frame, out / f"reviewer_{name}")
+        return Section(TITLE, [Text(text), *further], lists=lists)
+    asked = {"gains": gains, "others": study.others, "visible": study.visible}
+    frames = study.kept.parts("reviewer", asked, lambda: _frames(**asked, manifest=study.manifest))
+    lists |= {f"reviewer_{name}": frame for name, frame in {**frames, "second_metric": study.others}.items()}
     blocks = [*_rejections(study, frames["rejections"]), *_units_table(study, frames["units"])]
-    return Section(TITLE, [*blocks, *_changes(study, frames["changes"], frames["claims"]), *further])
+    blocks += _changes(study, frames["changes"], frames["claims"])
+    return Section(TITLE, [*blocks, *further], lists=lists)
 
 
 def _frames(
@@ -246,12 +247,7 @@ def _frames(
     return {**counted, "changes": by_choice, "claims": claims}
 
 
-def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
-    """Whether what is said of themes and ratings changes with the pairs; ``facts`` are those of the guarded answer."""
-    frame = explanation_changes(question.contrasts, facts.get("choices", ()))
-    write_csv(frame, question.out / TABLES / "reviewer_explained")
-    if frame.empty:
-        return []
+def _explanations(frame: pd.DataFrame) -> list[Block]:
     text = Text(
         f"Contrasts of mean gains between themes with p (max-corrected) <= {LEVEL}, and the smallest p of a rating's"
         " slope (mixed model). Not asked: no specification has such pairs.",
@@ -325,15 +321,15 @@ def _changed_claims(study: StudyResults, claims: pd.DataFrame) -> Block:
     rows = []
     for cells, part in claims[claims.there != LEFT_OUT].groupby("cells", sort=False):
         for what, kept in (("lost", part[part.claim != NONE]), ("new", part[part.claim == NONE])):
-            names = [f"{_pair(study, row)}: {row.claim} -> {row.there}" for row in kept.itertuples()]
+            names = [
+                f"{study.title(row.intermediate)} -> {study.title(row.target)} ({row.setting}):"
+                f" {row.claim} -> {row.there}"
+                for row in kept.itertuples()
+            ]
             rows += [(cells, what, few(names))] if names else []
     if not rows:
         return Text("No claim is lost and none is new in any of these.")
     return Table(["cells", "claims", "which"], rows)
-
-
-def _pair(study: StudyResults, row: Any) -> str:  # noqa: ANN401 - a row of a frame
-    return f"{study.title(row.intermediate)} -> {study.title(row.target)} ({row.setting})"
 
 
 def _target(study: StudyResults, row: Mapping[str, Any]) -> tuple[str, str]:

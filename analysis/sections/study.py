@@ -8,7 +8,7 @@ one of them takes part in, before anything is computed, so that no table, figure
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,21 +18,24 @@ from adapters_store.key import key_of
 from adapters_store.measures import CONTAMINATION, SWAPPED, contamination_inputs
 from adapters_store.roles import BASELINE, TRANSFER, role_of
 from adapters_store.store import Measure, Store
-from analysis.figures.drawing import FigureFiles
-from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
-from analysis.gains.cells import Manifest, mixed_columns
+from analysis.figures.boards import BOARD, CONTEXT, RELIABILITY
+from analysis.figures.heatmaps import HEATMAP, METRIC_NAMES
+from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE, paper_figures, why_not_drawn
+from analysis.figures.register import figures_of
+from analysis.gains.cells import Manifest, Snapshot, mixed_columns, not_compared
 from analysis.gains.pairs import FEW_GROUPS
 from analysis.gains.significance import p_text
+from analysis.importance.question import Question
 from analysis.kept import versions
-from analysis.results.leaderboard import Leaderboard
-from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
-from analysis.sections.study_results import Question, Snapshot, StudyResults
+from analysis.results.leaderboard import has_systems
+from analysis.results.study_results import StudyResults
+from analysis.sections.blocks import Block, Bullets, Column, Fold, Heading, Section, Table, Text, pictures
+from analysis.sections.importance import paper_tables
 from analysis.tables import count, few, inline, interval, number, percent, signed, tally, yes_no
 from tasks.plain_text import counted
 from tasks.rationales import FORMS
 from tasks.registry import Registry
-from tasks.splits.contamination import Contact, LeftOut
+from tasks.splits.contamination import Contact
 
 SYNTHETIC = Text(
     "Every number on this page comes from made-up texts. It shows that the machinery works and says nothing about"
@@ -76,10 +79,11 @@ def opening(study: StudyResults) -> Section:
 def settings(study: StudyResults) -> Section:
     """The study's settings."""
     name, settings = study.manifest["name"], study.manifest["study"]
-    done = int((study.cells.status == "done").sum())
+    done = int((study.planned.status == "done").sum())
+    roles = ", ".join(f"{role} {count}" for role, count in study.planned.role.value_counts(sort=False).items())
     facts = {
         "study": name,
-        "cells": f"{done} of {len(study.cells)} finished ({_by_role(study.cells)})",
+        "cells": f"{done} of {len(study.planned)} finished ({roles})",
         "backbone": settings.get("backbone"),
         "adapter": inline(settings.get("adapter")),
         "training (where tasks do not differ)": inline(settings.get("training")) or "defaults",
@@ -119,39 +123,36 @@ def tasks(study: StudyResults) -> Section:
 
 def baselines(study: StudyResults) -> Section:
     """Table of the targets alone, with intervals and floors."""
-    head = (
-        "target",
-        "trained",
-        "data",
-        "setting",
-        "metric",
-        "score",
-        "95 % interval",
-        "floor",
-        "above floor",
-        "rows",
-        "groups",
-        "conditional on",
-        "flags",
-    )
-    rows = [
-        (
-            *(study.title(row.target), role_of(row.role).trains, f"version {row.version}"),
-            *(row.setting, METRIC_NAMES[row.metric]),
-            *(number(row.score), interval(row.low, row.high, 2)),
-            *(number(row.floor), yes_no(row.is_above_floor)),
-            *(count(row.n_test), count(row.n_groups), row.conditional or "missing"),
-            flags or "none",
-        )
-        for row, flags in zip(study.baselines.itertuples(), study.baselines["flags"], strict=True)
+    target, *columns = alone_columns(study.title)
+    columns[0:0] = [
+        Column("trained", lambda row: role_of(row["role"]).trains),
+        Column("data", lambda row: f"version {row['version']}"),
     ]
+    columns.insert(-2, Column("above floor", lambda row: yes_no(row["is_above_floor"])))
+    columns += [Column("conditional on", lambda row: row["conditional"] or "missing")]
+    columns.append(Column("flags", lambda row: row["flags"] or "none"))
     text = (
         "Each target alone. The floor is the score of a model that has learned nothing: the majority class,"
         " or r = 0. Above floor: the whole interval lies above it. Intervals come from resampled groups (dialogues,"
         " posts, articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole"
         " model is a reference."
     )
-    return Section("Baselines", [Text(text), Table(head, rows), *_ordered(study)])
+    blocks = [Text(text), Table.of(study.baselines, [target, *columns]), *_ordered(study)]
+    return Section("Baselines", blocks, {"baselines": study.baselines})
+
+
+def alone_columns(title: Callable[[str], str]) -> list[Column]:
+    """The columns of targets alone, which are called by their ``title``."""
+    return [
+        Column("target", lambda row: title(row["target"])),
+        Column("setting", "setting"),
+        Column("metric", lambda row: METRIC_NAMES[row["metric"]]),
+        Column("score", "score", "score"),
+        Column("95 % interval", ("low", "high"), "score"),
+        Column("floor", "floor", "score"),
+        Column("rows", "n_test", "count"),
+        Column("groups", "n_groups", "count"),
+    ]
 
 
 def _ordered(study: StudyResults) -> list[Block]:
@@ -165,18 +166,21 @@ def _ordered(study: StudyResults) -> list[Block]:
     return [Text("Targets alone whose classes have an order:"), Table(head, rows)] if rows else []
 
 
-def heatmaps(drawn: Sequence[FigureFiles]) -> Section:
+def heatmaps(study: StudyResults) -> Section:
     """Every heatmap with its title."""
-    return Section("Heatmaps", list(map(Picture.of, drawn)))
+    figures = figures_of(study, HEATMAP)
+    return Section("Heatmaps", pictures(figures), figures=figures)
 
 
-def figures(drawn: Sequence[FigureFiles], why_not_drawn: Sequence[str]) -> Section:
+def figures(question: Question) -> Section:
     """The paper's figures with their titles, importances behind a fold, and why others are not there."""
-    pictures = [
-        Fold(NO_EVIDENCE, [Text(IN_SAMPLE), Picture.of(figure)]) if figure.png.stem == FIGURE_2 else Picture.of(figure)
+    drawn = paper_figures(question)
+    shown = [
+        Fold(NO_EVIDENCE, [Text(IN_SAMPLE), *pictures([figure])]) if figure.name == FIGURE_2 else pictures([figure])[0]
         for figure in drawn
     ]
-    return Section("The paper's figures", [*pictures, *map(Text, why_not_drawn)])
+    why_not = map(Text, why_not_drawn(question.results, question.similarities))
+    return Section("The paper's figures", [*shown, *why_not], lists=paper_tables(question), figures=drawn)
 
 
 def flags(study: StudyResults) -> Section:
@@ -214,8 +218,8 @@ def _flags(study: StudyResults) -> list[Block]:
     return [*blocks, Table(("flag", "meaning", "times", "where"), rows)]
 
 
-def caveats(study: StudyResults, left_out: LeftOut | None = None) -> Section:
-    """What this page cannot tell; ``left_out`` is what the search for near duplicates did not compare."""
+def caveats(study: StudyResults) -> Section:
+    """What this page cannot tell, and what the search for near duplicates did not compare."""
     points = [
         "Gains of one column share their baseline, so they are not independent of each other.",
         "The correction controls the expected share of false discoveries over all pairs; no single pair is certain.",
@@ -225,7 +229,7 @@ def caveats(study: StudyResults, left_out: LeftOut | None = None) -> Section:
     if unrated := [name for name, task in study.manifest["tasks"].items() if not task.get("has_ratings", True)]:
         names = few([study.title(name) for name in unrated])
         points.append(f"Without ratings, and so left out of whatever explains gains by ratings: {names}.")
-    if left_out:
+    if left_out := not_compared(study.store, study.manifest):
         points.append(f"Contamination by near duplicates may be more than is marked: {left_out}.")
     single = study.gains[study.gains.n_seeds == 1]
     if (single.n_baseline_seeds == 1).any():
@@ -250,16 +254,17 @@ def provenance(study: StudyResults) -> Section:
         "training time": f"{sum(record.provenance['wall_seconds'] for record in records) / 3600:.2f} hours in all",
         "keys": "of every cell in tables/cells.csv",
     }
-    return Section("Provenance", [Bullets.of(facts)])
+    return Section("Provenance", [Bullets.of(facts)], {"cells": study.planned})
 
 
 def about(study: StudyResults) -> dict[str, Any]:
     """What made the files of a results folder, all of it unchanged while the store and the code are."""
+    finished = sorted(study.planned.key[study.planned.status == "done"])
     return {
-        "study": study.question.results.name,
+        "study": study.manifest["name"],
         "synthetic": bool(study.manifest["synthetic"]),
-        "cells": {"planned": len(study.cells), "finished": len(study.records)},
-        "keys_sha256": key_of({"finished": sorted(study.cells.key[study.cells.status == "done"])}),
+        "cells": {"planned": len(study.planned), "finished": len(finished)},
+        "keys_sha256": key_of({"finished": finished}),
         "draws": study.draws,
         "seed": study.seed,
         "analysis": versions(),
@@ -278,11 +283,6 @@ def _cell_name(study: StudyResults, row: Any) -> str:  # noqa: ANN401 - a row of
     name = target if row.intermediate is None else f"{study.title(row.intermediate)} -> {target}"
     role = getattr(row, "role", TRANSFER)
     return name if role in (BASELINE, TRANSFER) else f"{name} ({role})"
-
-
-def _by_role(cells: pd.DataFrame) -> str:
-    """How many cells of each role are planned."""
-    return ", ".join(f"{role} {count}" for role, count in cells.role.value_counts(sort=False).items())
 
 
 PARTS = ("tasks", "missing")  # of a manifest, by task
@@ -346,13 +346,26 @@ BOARD_TEXT = (
     " leaderboard_pairs.csv has every test, leaderboard_classes.csv every class, leaderboard_rationales.csv how well"
     " rationales are marked, where a system marks any."
 )
-BOARD_HEAD = (
-    *("system", "score", "95 % interval", "tied with the best", "accuracy", "macro P", "macro R", "macro F1"),
-    *("weighted F1", "parameters", "seconds", "seeds"),
+BOARD_COLUMNS = (
+    Column("system", lambda row: f"{row['system']} (leaks)" if row["is_leaking"] else row["system"]),
+    Column("score", "score", "score"),
+    Column("95 % interval", ("low", "high"), "score"),
+    Column("tied with the best", lambda row: yes_no(row["is_tied"])),
+    Column("accuracy", lambda row: _share(row["accuracy"])),
+    Column("macro P", lambda row: _share(row["macro_precision"])),
+    Column("macro R", lambda row: _share(row["macro_recall"])),
+    Column("macro F1", lambda row: _share(row["macro_f1"])),
+    Column("weighted F1", lambda row: _share(row["weighted_f1"])),
+    Column("parameters", "parameters", "count"),
+    Column("seconds", lambda row: number(row["seconds"], 1)),
+    Column("seeds", lambda row: str(row["n_seeds"])),
 )
-
-
-ASKED_HEAD = ("target", "setting", "system", "score", "dollars", "agreement", "unanswered")
+ASKED = (
+    *(Column(name, name) for name in ("target", "setting", "system")),
+    Column("score", "score", "score"),
+    Column("dollars", lambda row: number(row["dollars"], 4)),
+    *(Column(name, name, "score") for name in ("agreement", "unanswered")),
+)
 ASKED_TEXT = (
     "Dollars: the price of the answers to the test rows of one seed. Agreement: the share of pairs of answers to the"
     " same row that name the same class. Unanswered: the share of test rows whose answer names no class, or two, which"
@@ -373,7 +386,16 @@ PEOPLE_TEXT = (
     " one annotator; a system that is not below 0 agrees with people as well as they do with each other. These scores"
     " are not those above, which are held against the label that all annotators make together."
 )
-PEOPLE_HEAD = ("answers by", "score", "95 % interval", "difference", "its interval", "p", "rows", "annotators")
+PEOPLE = (
+    Column("answers by", "system"),
+    Column("score", "score", "score"),
+    Column("95 % interval", ("low", "high"), "score"),
+    Column("difference", lambda row: _apart(row, signed(row["difference"], 1))),
+    Column("its interval", lambda row: _apart(row, interval(row["difference_low"], row["difference_high"], 1))),
+    Column("p", lambda row: _apart(row, p_text(row["p"]))),
+    Column("rows", "n_rows", "count"),
+    Column("annotators", lambda row: str(row["n_annotators"])),
+)
 CALIBRATION_TEXT = (
     "What probabilities are worth. Calibration error: how far the share of right answers lies from the mean probability"
     " of what was decided, mean over ten bins of equal mass. It is above 0 for every finite test set: if calibrated is"
@@ -381,63 +403,59 @@ CALIBRATION_TEXT = (
     " mean probability less the share that is right. Brier score: squared distance of probabilities and truth, summed"
     " over classes. leaderboard_reliability.csv has the bins, and the figure draws them."
 )
-CALIBRATION_HEAD = (
-    *("system", "calibration error", "95 % interval", "if calibrated", "p", "overconfidence"),
-    *("Brier score", "its interval"),
+CALIBRATION = (
+    Column("system", "system"),
+    Column("calibration error", "error", "score"),
+    Column("95 % interval", ("low", "high"), "score"),
+    Column("if calibrated", "if_calibrated", "score"),
+    Column("p", lambda row: p_text(row["p"])),
+    Column("overconfidence", lambda row: signed(row["overconfidence"], 3)),
+    Column("Brier score", "brier", "score"),
+    Column("its interval", ("brier_low", "brier_high"), "score"),
 )
 
 
-def leaderboard(study: StudyResults, board: Leaderboard, drawn: Sequence[FigureFiles]) -> Section:
-    """Its figures, a table for every target and setting, how people do, and what probabilities and rationales are."""
-    blocks: list[Block] = [Text(BOARD_TEXT), *map(Picture.of, drawn)]
+def _share(value: float) -> str:
+    return "" if pd.isna(value) else number(value)
+
+
+def _apart(row: Mapping[str, Any], words: str) -> str:
+    """The words, of a contestant that is held against an annotator."""
+    return "" if pd.isna(row["difference"]) else words
+
+
+def leaderboard(study: StudyResults) -> Section | None:
+    """Its figures, a table for every target and setting, how people do, and what probabilities and rationales are.
+
+    None of a study without systems.
+    """
+    if not has_systems(study.manifest):
+        return None
+    board, figures = study.leaderboard, figures_of(study, BOARD, RELIABILITY)
+    blocks: list[Block] = [Text(BOARD_TEXT), *pictures(figures)]
     for (target, setting), rows in board.board.groupby(["target", "setting"], sort=False):
         first = rows.iloc[0]
         facts = f"{METRIC_NAMES[first.metric]}, {count(first.n_test)} rows in {count(first.n_groups)} groups"
         blocks.append(Text(f"{setting} data, {facts}:", lead=study.title(target)))
-        blocks.append(Table(BOARD_HEAD, [board_row(row) for row in rows.itertuples()]))
-    if len(asked := asked_rows(board.board)):
-        blocks += [Text(ASKED_TEXT, lead="Models that were asked."), Table(ASKED_HEAD, asked)]
-    for frame, text, lead, head, in_words in (
-        (board.people, PEOPLE_TEXT, "People.", PEOPLE_HEAD, people_row),
-        (board.calibration, CALIBRATION_TEXT, "Calibration.", CALIBRATION_HEAD, calibration_row),
+        blocks.append(Table.of(rows, BOARD_COLUMNS))
+    if len(asked := were_asked(board.board)):
+        blocks += [Text(ASKED_TEXT, lead="Models that were asked."), Table.of(asked, ASKED)]
+    for frame, text, lead, columns in (
+        (board.people, PEOPLE_TEXT, "People.", PEOPLE),
+        (board.calibration, CALIBRATION_TEXT, "Calibration.", CALIBRATION),
     ):
         blocks += [Text(text, lead=lead)] if len(frame) else []
         for (target, setting), rows in frame.groupby(["target", "setting"], sort=False):
             blocks.append(Text(f"{setting} data:", lead=study.title(target)))
-            blocks.append(Table(head, [in_words(row) for row in rows.itertuples()]))
+            blocks.append(Table.of(rows, columns))
     if len(board.rationales):
         blocks += [Text(RATIONALE_TEXT, lead="Rationales."), *_rationales(study, board.rationales)]
-    return Section("Leaderboard", blocks)
+    return Section("Leaderboard", blocks, board.frames, figures=figures)
 
 
-def people_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the frame of people
-    """One annotator, or a contestant, against the other annotators in words."""
-    apart = ("", "", "")
-    if pd.notna(row.difference):
-        apart = (signed(row.difference, 1), interval(row.difference_low, row.difference_high, 1), p_text(row.p))
-    shown = (row.system, number(row.score), interval(row.low, row.high, 2))
-    return (*shown, *apart, count(row.n_rows), str(row.n_annotators))
-
-
-def calibration_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the frame of calibration
-    """What a contestant's probabilities are worth in words."""
-    return (
-        *(row.system, number(row.error, 3), interval(row.low, row.high, 2), number(row.if_calibrated, 3)),
-        *(p_text(row.p), signed(row.overconfidence, 3)),
-        *(number(row.brier, 3), interval(row.brier_low, row.brier_high, 2)),
-    )
-
-
-def asked_rows(board: pd.DataFrame) -> list[tuple[str, ...]]:
-    """Contestants in words whose answers had a price, were asked for several times, or did not always come."""
-    shown = board[board.dollars.notna() | board.agreement.notna() | (board.unanswered > 0)]
-    return [
-        (
-            *(row.target, row.setting, row.system, number(row.score)),
-            *(number(row.dollars, 4), number(row.agreement), number(row.unanswered)),
-        )
-        for row in shown.itertuples()
-    ]
+def were_asked(board: pd.DataFrame) -> pd.DataFrame:
+    """Contestants whose answers had a price, were asked for several times, or did not always come."""
+    return board[board.dollars.notna() | board.agreement.notna() | (board.unanswered > 0)]
 
 
 def _rationales(study: StudyResults, rationales: pd.DataFrame) -> list[Block]:
@@ -458,17 +476,6 @@ def rationale_rows(rows: pd.DataFrame) -> list[tuple[str, ...]]:
     ]
 
 
-def board_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the leaderboard
-    """A contestant in words, with a note where it leaks."""
-    name = f"{row.system} (leaks)" if row.is_leaking else row.system
-    shares = (row.accuracy, row.macro_precision, row.macro_recall, row.macro_f1, row.weighted_f1)
-    return (
-        *(name, number(row.score), interval(row.low, row.high, 2), yes_no(row.is_tied)),
-        *("" if pd.isna(share) else number(share) for share in shares),
-        *(count(row.parameters), number(row.seconds, 1), str(row.n_seeds)),
-    )
-
-
 CONTEXT_TEXT = (
     "Every test row gets the context of a row of another group, its own text and label unchanged. Changed: the share of"
     " decisions that differ then (of numbers those that move by a tenth of the labels' standard deviation). By the"
@@ -477,34 +484,26 @@ CONTEXT_TEXT = (
     " change without a loss, that the context moves answers in no useful direction. No p is corrected for the number of"
     " rows here. probes.csv has all operations (docs/systems-beside-adapters.md); rows without a context take no part."
 )
-CONTEXT_HEAD = (
-    "target",
-    "answers by",
-    "changed",
-    "its interval",
-    "by the context alone",
-    "lost",
-    "its interval",
-    "p",
-    "rows",
-)
 
 
-def context(study: StudyResults, probed: pd.DataFrame, drawn: Sequence[FigureFiles]) -> Section:
+def context(study: StudyResults) -> Section | None:
     """What swapped contexts change, of every target and whoever was asked, below the figure of tasks."""
-    swapped = probed[probed.operation == SWAPPED]
-    rows = [
+    if study.probes.empty:
+        return None
+    swapped, columns = (
+        study.probes[study.probes.operation == SWAPPED],
         (
-            *(study.title(row.target), row.system, number(row.changed), interval(row.changed_low, row.changed_high, 2)),
-            *(
-                number(row.context_alone),
-                signed(100 * row.drop, 1),
-                interval(100 * row.drop_low, 100 * row.drop_high, 1),
-            ),
-            *(p_text(row.p), count(row.n)),
-        )
-        for row in swapped.itertuples()
-    ]
-    return Section(
-        "Do they read the context?", [*map(Picture.of, drawn), Text(CONTEXT_TEXT), Table(CONTEXT_HEAD, rows)]
+            Column("target", lambda row: study.title(row["target"])),
+            Column("answers by", "system"),
+            Column("changed", "changed", "score"),
+            Column("its interval", ("changed_low", "changed_high"), "score"),
+            Column("by the context alone", "context_alone", "score"),
+            Column("lost", lambda row: signed(100 * row["drop"], 1)),
+            Column("its interval", lambda row: interval(100 * row["drop_low"], 100 * row["drop_high"], 1)),
+            Column("p", lambda row: p_text(row["p"])),
+            Column("rows", "n", "count"),
+        ),
     )
+    figures = figures_of(study, CONTEXT)
+    blocks: list[Block] = [*pictures(figures), Text(CONTEXT_TEXT), Table.of(swapped, columns)]
+    return Section("Do they read the context?", blocks, {"probes": study.probes}, figures=figures)

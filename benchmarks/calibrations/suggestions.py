@@ -32,9 +32,9 @@ from analysis.importance.choosing import (
 )
 from analysis.importance.detection import BACKGROUNDS, effect_sizes, independent
 from analysis.importance.grid import PRIMARY, Grid, grid_of
-from analysis.importance.similarity import HEURISTICS, PAIR, SIMILARITIES
 from analysis.results.published import results
 from analysis.results.results import Results
+from analysis.results.similarity import HEURISTICS, PAIR, SIMILARITIES
 from analysis.tables import Declared, framed, write_csv
 
 Array = np.ndarray

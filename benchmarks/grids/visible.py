@@ -20,11 +20,11 @@ import pandas as pd
 
 from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
-from analysis.gains.cells import planned_cells, predictions
+from analysis.gains.cells import predictions
 from analysis.gains.gains import Answers, Growth, PairAnswers
 from analysis.gains.power import Error
 from analysis.gains.significance import LEVEL, Groups, difference_evidence, score_draws, shared_variance
-from analysis.sections.study_results import Frames, Snapshot
+from analysis.results.study_results import StudyResults
 from tasks.metrics import MEASURES
 
 PAIRS, REPEATS, WITH_EACH, DRAWS, SEED = 3, 200, 10, 799, 20_261_128
@@ -40,16 +40,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for row in simulated(Snapshot.of(Store(options.store)), options.study, options.pairs, options.repeats):
+    store = Store(options.store)
+    results = StudyResults.of(store, store.manifest(options.study), draws=2000)
+    for row in simulated(results, options.pairs, options.repeats):
         rows.append(row)
         pd.DataFrame(rows).to_csv(options.file, index=False, float_format="%.4g")
         print(row, flush=True)
 
 
-def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator[dict[str, Any]]:
+def simulated(study: StudyResults, pairs: int, repeats: int) -> Iterator[dict[str, Any]]:
     """A row per target: the medians of what is promised, as it was and as it is, and how often each is found."""
-    manifest = store.manifest(study)
-    gains, planned = Frames.of(store, manifest, draws=2000).gains(), planned_cells(store, manifest)
+    store, gains, planned = study.store, study.gains, study.planned
     done = planned[planned.status == "done"]
     for (target, setting), part in gains[gains.p.notna() & gains.error_at_0.notna()].groupby(["target", "setting"]):
         column = done[(done.target == target) & (done.setting == setting)].sort_values("seed")

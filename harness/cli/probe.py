@@ -151,12 +151,12 @@ def _show_contexts(options: argparse.Namespace, store: Store, manifest: Mapping[
 
 def _pictures(probed: Probed, store: Store, manifest: Mapping[str, Any], out: Path) -> list[str]:
     """Sensitivity against what tasks teach and learn as a figure with its CSV, where gains are stored."""
-    from analysis.figures.boards import write_context
-    from analysis.gains.gains import gains
-    from analysis.tables import FIGURES
+    from analysis.figures.boards import contexts
+    from analysis.results.study_results import StudyResults
 
-    drawn = write_context(probed.frame, gains(store, manifest), manifest, out / FIGURES)
-    return [str(path) for files in drawn for path in (files.png.with_suffix(".csv"), files.png, files.svg)]
+    drawn = [figure.write(out) for figure in contexts(StudyResults.of(store, manifest), probed.frame)]
+    files = [path for (files,) in drawn for path in (files.png.with_suffix(".csv"), files.png, files.svg)]
+    return list(map(str, files))
 
 
 def _print_contexts(probed: Probed) -> None:
@@ -330,7 +330,7 @@ def explain_rows(options: argparse.Namespace) -> int:
 
 def _draw(store: Store, manifest: Mapping[str, Any], splits: Splits, options: argparse.Namespace) -> int:
     """Write the figure of all rows with its CSV, which holds places and classes, no id and no text."""
-    from analysis.figures.explanations import rows_figure
+    from analysis.figures.paper_figures import rows_figure
     from analysis.tables import FIGURES
     from harness.scoring.explained import rows_map
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
+from adapters_store.disk import new_folder
 from harness.cli.options import (
     STORED_OR_PUBLISHED,
     Leaves,
@@ -19,16 +20,16 @@ from harness.cli.options import (
     print_next,
     repeatable,
 )
-from harness.cli.report import NOT_DRAWN, PUBLISHED, question_of
+from harness.cli.report import NOT_DRAWN, PUBLISHED, question_of, stored
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows, verbatim
 from harness.sharing.stored import open_study, store_at
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
+    from analysis.importance.question import Question
     from analysis.manuscript.frames import Subject
     from analysis.sections.compare import Side
-    from analysis.sections.study_results import Question
 
 
 def add(leaves: Leaves) -> None:
@@ -87,18 +88,20 @@ def add(leaves: Leaves) -> None:
 
 def analyze(options: argparse.Namespace) -> int:
     """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
-    from analysis.sections.answers import all_answers
-    from analysis.sections.importance import write_tables
-    from analysis.sections.study_results import write_answers
-    from analysis.tables import TABLES
+    from analysis.sections.answers import all_answers, write_answers
+    from analysis.sections.importance import paper_tables
+    from analysis.tables import TABLES, write_csv
 
     question = _with_model(question_of(options), options)
+    new_folder(question.out)
     with Steps(quiet=options.quiet) as steps:
         answer, sections = all_answers(question, options.mode, steps.show)
     page = write_answers(question, sections)
-    tables = write_tables(question.results, question.out / TABLES, question.kept)
+    tables = {question.out / TABLES / name: frame for name, frame in paper_tables(question).items()}
+    for stem, frame in tables.items():
+        write_csv(frame, stem)
     if options.json:
-        paths = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
+        paths = {"page": str(page), "tables": [f"{stem}.csv" for stem in tables], "limits": list(question.limits)}
         print_json(paths | {"mode": options.mode, **answer.facts})
     else:
         print(*question.limits, *answer.lines, page, sep="\n")
@@ -144,11 +147,12 @@ def compare_studies(options: argparse.Namespace) -> int:
 
 
 def _side(options: argparse.Namespace, name: str) -> Side:
+    from analysis.results.study_results import StudyResults
     from analysis.sections.compare import side_of_published, side_of_study
 
     if name == PUBLISHED:
         return side_of_published()
-    return side_of_study(*open_study(Store(Path(options.store)), name_of(name)))
+    return side_of_study(StudyResults.of(*open_study(Store(Path(options.store)), name_of(name))))
 
 
 # ``study power``: what a study could have seen, from its own variances between items and between seeds.
@@ -165,8 +169,8 @@ def show_power(options: argparse.Namespace) -> int:
     if name == PUBLISHED:
         question, then = of_published(), ["study", "analyze", PUBLISHED]
     else:
-        store, manifest = open_study(Store(Path(options.store)), name)
-        question, then = of_study(store, manifest), _with_a_seed_more(options.study, manifest["study"]["seeds"])
+        study = stored(options)
+        question, then = of_study(study), _with_a_seed_more(options.study, study.manifest["study"]["seeds"])
     with Steps(quiet=options.quiet) as steps:
         page = write_power(
             question,
@@ -214,15 +218,13 @@ def write_paper(options: argparse.Namespace) -> int:
 def subject_of(options: argparse.Namespace) -> Subject:
     """What a command is about: the paper's tables, or a stored study."""
     from analysis.manuscript.frames import published, stored_study
-    from analysis.sections.study_results import Snapshot
 
-    is_exact = getattr(options, "exact", False)  # of paper, not of cite
     if options.study == PUBLISHED:
-        if is_exact:
+        if getattr(options, "exact", False):  # of paper, not of cite
             raise BadInput(NOT_DRAWN.format(options.study))
         return published()
-    store, manifest = open_study(Store(Path(options.store)), name_of(options.study))
-    return stored_study(Snapshot.of(store, exact=is_exact), manifest)
+    study = stored(options)
+    return stored_study(study.store, study.manifest)
 
 
 # ``study cite``: what a study has to cite, and what its data's licences let one share.

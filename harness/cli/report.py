@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.cli.options import STORED_OR_PUBLISHED, Leaves, exact_option, leaf_of, out_option
@@ -15,7 +15,8 @@ from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from analysis.sections.study_results import Question
+    from analysis.importance.question import Question
+    from analysis.results.study_results import StudyResults
 
 
 def add(leaves: Leaves) -> None:
@@ -46,8 +47,8 @@ def is_stored(study: str) -> bool:
 
 def question_of(options: argparse.Namespace) -> Question:
     """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
+    from analysis.importance.question import of_own_table, of_published, of_study
     from analysis.results.results import ENDINGS, read_own_table
-    from analysis.sections.study_results import Frames, of_own_table, of_published, of_stored
 
     if options.exact and not is_stored(options.study):
         raise BadInput(NOT_DRAWN.format(options.study))
@@ -61,9 +62,7 @@ def question_of(options: argparse.Namespace) -> Question:
         )
     if options.study == PUBLISHED:
         return of_published(Path(options.out or f"results/{PUBLISHED}"), margin)
-    store, manifest, out = stored(options)
-    frames = Frames.of(store, manifest)
-    return of_stored(frames.store, frames.manifest, frames.gains(), out, margin, frames.kept)
+    return of_study(stored(options), out_of(options), margin)
 
 
 def write_report(options: argparse.Namespace) -> int:
@@ -78,22 +77,27 @@ def write_report(options: argparse.Namespace) -> int:
             written = write_scores_report(question, steps.show)
         print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
         return 0
-    store, manifest, out = stored(options)
+    study, out = stored(options), out_of(options)
     if options.public and not options.out:
         out = out.with_name(f"{out.name}-public")
     with Steps(quiet=options.quiet) as steps:
-        written = report(store, manifest, out, public=options.public, progress=steps.show)
+        written = report(study.store, study.manifest, out, public=options.public, progress=steps.show)
     print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
     return 0
 
 
-def stored(options: argparse.Namespace) -> tuple[Store, dict[str, Any], Path]:
-    """The store with a study's results, its manifest, and the folder to write into."""
-    from analysis.sections.study_results import Snapshot
+def stored(options: argparse.Namespace) -> StudyResults:
+    """A study's results: those in the store, or those shipped."""
+    from analysis.gains.cells import Snapshot
+    from analysis.results.study_results import StudyResults
 
-    name = name_of(options.study)
-    store, manifest = open_study(Store(Path(options.store)), name)
-    return Snapshot.of(store, exact=options.exact), manifest, Path(options.out or f"results/{name}")
+    store, manifest = open_study(Store(Path(options.store)), name_of(options.study))
+    return StudyResults(Snapshot.of(store, exact=getattr(options, "exact", False)), manifest)
+
+
+def out_of(options: argparse.Namespace) -> Path:
+    """The folder to write a stored study's results into."""
+    return Path(options.out or f"results/{name_of(options.study)}")
 
 
 def add_figures(leaves: Leaves) -> None:
@@ -107,42 +111,19 @@ def add_figures(leaves: Leaves) -> None:
 
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
-    from analysis.figures.boards import write_boards, write_context, write_reliability
-    from analysis.figures.forest import write_forests
-    from analysis.figures.heatmaps import write_heatmaps
-    from analysis.figures.paper_figures import why_not_drawn
-    from analysis.figures.paper_figures import write_figures as draw
-    from analysis.figures.uncertainty_map import write_maps
-    from analysis.gains.cells import planned_cells
-    from analysis.results.leaderboard import has_systems
-    from analysis.sections.study_results import Frames, of_stored
-    from analysis.tables import FIGURES, PAPER_FIGURES
+    from analysis.figures.paper_figures import paper_figures, why_not_drawn
+    from analysis.figures.register import figures_of
+    from analysis.importance.question import of_study
 
     if options.study == PUBLISHED:
         question = question_of(options)
+        of_grid = []
     else:
-        store, manifest, out = stored(options)
-        frames = Frames.of(store, manifest)
-        pairs = frames.gains()
-        question = of_stored(frames.store, frames.manifest, pairs, out, kept=frames.kept)
-        drawings = out / FIGURES
-        drawn = write_maps(pairs, frames.manifest, drawings, frames.kept, prints=True)
-        alone, cells = frames.baselines(), planned_cells(frames.store, frames.manifest)
-        merged = frames.merged()
-        faced = frames.controls(), merged, alone, cells
-        drawn += write_forests(pairs, *faced, frames.manifest, drawings, frames.kept, prints=True)
-        if has_systems(frames.manifest):
-            board = frames.board()
-            drawn += write_boards(board.board, frames.manifest, drawings, frames.kept, prints=True)
-            drawn += write_reliability(board, frames.manifest, drawings, frames.kept, prints=True)
-        drawn += write_context(frames.probes(), pairs, frames.manifest, drawings, frames.kept)
-        drawn += write_heatmaps(pairs, alone, frames.manifest, drawings, frames.kept, merged)
-        for figure in drawn:
-            print(f"{figure.png}\n{figure.svg}")
-    alike, kept = question.similarities, question.kept
-    printed = question.out / PAPER_FIGURES
-    for figure in draw(question.results, question.counted, printed, note=question.note, similarities=alike, kept=kept):
-        print(f"{figure.png}\n{figure.svg}")
-    for reason in why_not_drawn(question.results, alike):
+        study = stored(options)
+        question, of_grid = of_study(study, out_of(options)), figures_of(study)
+    for figure in [*of_grid, *paper_figures(question)]:
+        for files in figure.write(question.out, question.kept, prints=True):
+            print(f"{files.png}\n{files.svg}")
+    for reason in why_not_drawn(question.results, question.similarities):
         print(reason, file=sys.stderr)
     return 0

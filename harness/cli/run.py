@@ -114,18 +114,10 @@ def run_study(options: argparse.Namespace) -> int:
     code = take(study, options) if options.trained else train(study, options)
     if code == 0 and not (options.json or options.quiet or options.smoke):
         # what a finished study says in short; what explains gains takes longer to compute, and ``report`` says it
-        from analysis.gains.power import visible_gains
-        from analysis.results.leaderboard import has_systems
-        from analysis.sections.in_short import sentences, sentences_of_systems
-        from analysis.sections.study_results import Frames, StudyResults
+        from analysis.results.study_results import StudyResults
+        from analysis.sections.in_short import sentences
 
-        manifest = study.manifest()
-        results = StudyResults.of(study.store, manifest, Path("results") / study.config.name)
-        if results.gains.empty and has_systems(manifest):
-            lines = sentences_of_systems(results, Frames.of(study.store, manifest).board())
-        else:
-            lines = sentences(results, visible_gains(results.gains))
-        print("", *lines, sep="\n")
+        print("", *sentences(StudyResults.of(study.store, study.manifest())), sep="\n")
         print_next("report", options.study, *places(options))
     if options.smoke:
         print(NOTE, file=sys.stderr if options.json else sys.stdout)

@@ -145,10 +145,10 @@ def _targets(store: Store, name: str) -> list[dict[str, Any]]:
 
     Nothing where a record is unusable, for then `report` and `store verify` say which.
     """
-    from analysis.sections.study_results import Frames
+    from analysis.results.study_results import StudyResults
 
     try:
-        frame = Frames.of(store, stored_manifest(store, name)).learned()
+        frame = StudyResults.of(store, stored_manifest(store, name)).learned
     except (BadInput, StoreError):
         return []
     shown = frame.loc[frame.n_seeds > 0, ["target", "setting", "has_learned", "reason"]].astype(object)

@@ -286,8 +286,8 @@ def _compare(
     outcome: VerifiedArchive, folder: Path, manifest: dict[str, Any], steps: Steps, *, has_weights: bool
 ) -> None:
     """Compute everything anew from the unpacked store, and add what is other than what was kept."""
+    from analysis.gains.cells import Snapshot
     from analysis.importance.grid import Primary
-    from analysis.sections.study_results import Snapshot
     from analysis.sharing import compared, recompute
     from harness.sharing.outgoing import LOCK, REGISTRY, otherwise
     from harness.study.manifest import check_manifest

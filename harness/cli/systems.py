@@ -46,9 +46,14 @@ def add(leaves: Leaves) -> None:
 
 # ``systems leaderboard``: from stored predictions alone.
 
-RATIONALES = "Rationales, F1 of tokens and of spans in three forms:"
-PEOPLE = "One annotator against the others, and systems against the same; difference to one annotator in points:"
-CALIBRATION = "Probabilities: calibration error over ten bins, its mean if they were exactly right, and Brier score:"
+RATIONALE_TITLE = "Rationales, F1 of tokens and of spans in three forms:"
+PEOPLE_TITLE = "One annotator against the others, and systems against the same; difference to one annotator in points:"
+CALIBRATION_TITLE = (
+    "Probabilities: calibration error over ten bins, its mean if they were exactly right, and Brier score:"
+)
+ASKED_TITLE = (
+    "Models that were asked: price of the test rows in dollars, agreement of repeats, share without an answer:"
+)
 SPARE_OF_PEOPLE = ("annotators", "rows", "its interval")
 SPARE_OF_CALIBRATION = ("its interval", "overconfidence", "if calibrated")
 SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "weighted F1", "accuracy")
@@ -56,23 +61,25 @@ SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "weighted F1", 
 
 def show_leaderboard(options: argparse.Namespace) -> int:
     """Write frames and figures of the leaderboard, and print a table for every target and setting."""
-    from analysis.figures.boards import write_boards, write_reliability
-    from analysis.sections.study import ASKED_HEAD, BOARD_HEAD, asked_rows, board_row
-    from analysis.sections.study_results import Frames
-    from analysis.tables import FIGURES, TABLES, write_frames
+    from analysis.figures.boards import BOARD, RELIABILITY
+    from analysis.figures.register import figures_of
+    from analysis.results.study_results import StudyResults
+    from analysis.sections.blocks import Table
+    from analysis.sections.study import ASKED, BOARD_COLUMNS, were_asked
+    from analysis.tables import TABLES, write_frames
 
     name = name_of(options.study)
-    frames = Frames.of(*open_study(Store(Path(options.store)), name))
-    board, out = frames.board(), Path(options.out or f"results/{name}")
+    study = StudyResults.of(*open_study(Store(Path(options.store)), name))
+    board, out = study.leaderboard, Path(options.out or f"results/{name}")
     for target in options.target:
-        if target not in (known := list(frames.manifest["tasks"])):
+        if target not in (known := list(study.manifest["tasks"])):
             raise BadInput(f"--target {target}: not a task of study {name!r}{nearest(target, known)}")
     for file, frame in board.frames.items():
         write_frames(frame, out / TABLES / file)
-    drawn = write_boards(board.board, frames.manifest, out / FIGURES, frames.kept, prints=True)
-    drawn += write_reliability(board, frames.manifest, out / FIGURES, frames.kept, prints=True)
-    files = [*(f"{out / TABLES / file}.csv" for file in board.frames), *(str(figure.png) for figure in drawn)]
-    targets = options.target or list(frames.manifest["tasks"])
+    drawn = [figure.write(out, study.kept, prints=True) for figure in figures_of(study, BOARD, RELIABILITY)]
+    files = [f"{out / TABLES / file}.csv" for file in board.frames]
+    files += [str(part.png) for parts in drawn for part in parts]
+    targets = options.target or list(study.manifest["tasks"])
     names = ("board", "rationales", "people", "calibration")
     shown, *beside = ((frame := getattr(board, name))[frame.target.isin(targets)] for name in names)
     if options.json:
@@ -81,43 +88,33 @@ def show_leaderboard(options: argparse.Namespace) -> int:
         print_json({**rows, "files": files})
         return 0
     for (target, setting), rows in shown.groupby(["target", "setting"], sort=False):
-        print(f"{frames.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
-        entries = [dict(zip(BOARD_HEAD, board_row(row), strict=True)) for row in rows.itertuples()]
-        print_rows(entries, as_json=False, spare=SPARE)
+        print(f"{study.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
+        print_rows(Table.of(rows, BOARD_COLUMNS).records, as_json=False, spare=SPARE)
         _print_beside([of[(of.target == target) & (of.setting == setting)] for of in beside])
         print()
-    _print_asked([dict(zip(ASKED_HEAD, row, strict=True)) for row in asked_rows(shown)])
+    if len(asked := were_asked(shown)):
+        print(ASKED_TITLE)
+        print_rows(Table.of(asked, ASKED).records, as_json=False)
+        print()
     print(*files, sep="\n")
     return 0
 
 
 def _print_beside(frames: Sequence[pd.DataFrame]) -> None:
     """Print how rationales are marked, how people do, and what probabilities are worth, of a target that has any."""
-    from analysis.sections.study import CALIBRATION_HEAD, PEOPLE_HEAD, RATIONALE_HEAD
-    from analysis.sections.study import calibration_row as calibrated
-    from analysis.sections.study import people_row as person
-    from analysis.sections.study import rationale_rows as marked
+    from analysis.sections.blocks import Table
+    from analysis.sections.study import CALIBRATION, PEOPLE, RATIONALE_HEAD, rationale_rows
 
     rationales, people, calibration = frames
     parts = (
-        (RATIONALES, RATIONALE_HEAD, marked(rationales), ()),
-        (PEOPLE, PEOPLE_HEAD, [person(row) for row in people.itertuples()], SPARE_OF_PEOPLE),
-        (CALIBRATION, CALIBRATION_HEAD, [calibrated(row) for row in calibration.itertuples()], SPARE_OF_CALIBRATION),
+        (RATIONALE_TITLE, Table(RATIONALE_HEAD, rationale_rows(rationales)), ()),
+        (PEOPLE_TITLE, Table.of(people, PEOPLE), SPARE_OF_PEOPLE),
+        (CALIBRATION_TITLE, Table.of(calibration, CALIBRATION), SPARE_OF_CALIBRATION),
     )
-    for title, head, rows, spare in parts:
-        if rows:
+    for title, table, spare in parts:
+        if table.rows:
             print(f"\n{title}")
-            print_rows([dict(zip(head, row, strict=True)) for row in rows], as_json=False, spare=spare)
-
-
-def _print_asked(rows: list[dict[str, str]]) -> None:
-    """Print price, agreement and gaps of models that were asked, if there are any."""
-    if rows:
-        print(
-            "Models that were asked: price of the test rows in dollars, agreement of repeats, share without an answer:"
-        )
-        print_rows(rows, as_json=False)
-        print()
+            print_rows(table.records, as_json=False, spare=spare)
 
 
 # ``systems flips``: which test items an intermediate turned right or wrong, with their texts where those are at hand.

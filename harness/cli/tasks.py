@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -152,7 +153,7 @@ def _learnable(splits: Splits, options: argparse.Namespace) -> dict[str, object]
         "rows": sum(len(getattr(splits, name)) for name in splits.names),
         "test groups": len({row.group for row in splits.test}),
         "majority": f"{floor_of(splits):.3f}",
-        "words": f"{words_of(splits, Store(Path(options.store))):.3f}",
+        "words": "undefined" if math.isnan(score := words_of(splits, Store(Path(options.store)))) else f"{score:.3f}",
     }
 
 

@@ -5,6 +5,7 @@ Each is computed once for every content of the splits, and read from the store f
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,12 +77,13 @@ def words_of(splits: Splits, store: Store) -> float:
     """The test score of a linear model of words (the floor ``tfidf`` of every study) trained on all training rows.
 
     From the store, or fitted and kept there: seconds, of tens of thousands of rows a minute. Of a task in folds it is
-    their mean.
+    their mean; not a number where the score is undefined.
     """
     task, kind = splits.task, kind_of("tfidf")
     inputs = words_inputs(task.id, splits.content_hash, task.metric, kind.version)
     try:
-        return float(store.measure(WORDS, inputs).result["score"])
+        kept = store.measure(WORDS, inputs).result["score"]
+        return math.nan if kept is None else float(kept)
     except MissingRecord:
         started, scores = time.perf_counter(), []
     for fold in splits.folds or (splits,):
@@ -89,7 +91,8 @@ def words_of(splits: Splits, store: Store) -> float:
         logits = kind.fit(fit).predict(fold.test).logits
         scores.append(score(task.metric, [row.label for row in fold.test], logits))
     mean = float(np.mean(scores))
-    store.put_measure(WORDS, inputs, {"score": mean}, time.perf_counter() - started)
+    result = {"score": None if math.isnan(mean) else mean}
+    store.put_measure(WORDS, inputs, result, time.perf_counter() - started)
     return mean
 
 

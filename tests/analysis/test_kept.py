@@ -26,13 +26,16 @@ from adapters_store.restore import BadArchive, restore
 from adapters_store.store import MEASURE
 from analysis import kept as kept_module
 from analysis.figures.drawing import figure_of, write_figure_files
+from analysis.gains.cells import Snapshot
 from analysis.gains.gains import gains, grown, growths
+from analysis.importance.question import of_study
 from analysis.kept import OURS, Kept, Unkept, packed_frame, unpacked_frame, version_of
 from analysis.report import report
-from analysis.sections import importance, study_results
+from analysis.results import study_results
+from analysis.results.study_results import StudyResults
+from analysis.sections import importance
 from analysis.sections import importance as mixed_section
 from analysis.sections.answers import silent
-from analysis.sections.study_results import Frames, Snapshot, StudyResults
 from analysis.sharing import recompute
 from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 
@@ -79,7 +82,11 @@ def small(tmp_path):
 
 
 def frames_of(store, manifest, **options):
-    return Frames.of(store, manifest, **{"draws": DRAWS} | options)
+    return StudyResults.of(store, manifest, **{"draws": DRAWS} | options)
+
+
+def gains_of(store, manifest, **options):
+    return frames_of(store, manifest, **options).gains
 
 
 def computed_gains(store, manifest):
@@ -163,11 +170,11 @@ def test_a_part_that_json_would_not_give_back_is_computed_each_time(study, part)
 
 @pytest.mark.parametrize("what", ["gains", "learned", "baselines", "controls", "others"])
 def test_every_frame_of_a_study_is_kept_and_read_as_it_was(study, what):
-    first = getattr(frames_of(*study), what)()
+    first = getattr(frames_of(*study), what)
     kept = kept_files(study[0], "") if what == "others" else kept_files(study[0], what)
     assert len(kept) == 1
     assert len(first) > 2
-    assert_same(first, getattr(frames_of(*study), what)())
+    assert_same(first, getattr(frames_of(*study), what))
 
 
 # What is read, and when.
@@ -179,7 +186,7 @@ def test_the_second_report_computes_nothing_and_has_the_same_bytes(reported, tmp
         monkeypatch.setattr(study_results, name, None)
     monkeypatch.setattr("analysis.figures.drawing.file_of", None)
     monkeypatch.setattr("analysis.sections.importance.mixed", None)
-    for name in ("page.document._parts", "sections.reviewer._frames", "figures.forest.forest_frame"):
+    for name in ("page.document._parts", "sections.reviewer._frames", "figures.forest._forest_frame"):
         monkeypatch.setattr(f"analysis.{name}", None)
     report(store, manifest, tmp_path / "again", draws=DRAWS)
     assert first == files_of(tmp_path / "again") and "tables/gains.csv" in first
@@ -229,30 +236,30 @@ def test_a_report_of_kept_results_loads_no_drawing_library(reported, tmp_path):
 def test_other_draws_seeds_and_contacts_are_other_results(study, monkeypatch):
     calls = counted(monkeypatch)
     for options in ({}, {"draws": 50}, {"seed": 7}, {}):
-        frames_of(*study, **options).gains()
+        gains_of(*study, **options)
     assert len(calls) == 3
     monkeypatch.setattr(study_results, "contamination", lambda *given: pd.DataFrame({"n_test": [1]}))
-    frames_of(*study).gains()
+    gains_of(*study)
     assert len(calls) == 4
 
 
 def test_another_version_of_the_analysis_computes_anew(study, monkeypatch):
     calls = counted(monkeypatch)
-    frames_of(*study).gains()
+    gains_of(*study)
     monkeypatch.setattr(kept_module, "version_of_analysis", lambda: "f" * 64)
-    frames_of(*study).gains()
+    gains_of(*study)
     assert len(calls) == 2
 
 
 def test_a_changed_record_never_meets_an_old_result(study):
     store, manifest = study
-    before = frames_of(store, manifest).gains()
+    before = gains_of(store, manifest)
     cell = next(cell for cell in manifest["cells"] if cell["intermediate"] == "hope" and cell["target"] == "distress")
     path = store.root / "objects" / cell["key"] / MARKER
     body = unseal(path.read_bytes(), path)
     body["results"]["liveness"] = 0.875
     path.write_bytes(seal(body))
-    after = frames_of(store, manifest).gains()
+    after = gains_of(store, manifest)
     assert (after.liveness == 0.875).any()
     assert not (before.liveness == 0.875).any()
     assert_same(after, computed_gains(store, manifest))
@@ -262,9 +269,9 @@ def test_a_cell_that_is_finished_later_is_seen(study):
     store, manifest = study
     key = manifest["cells"][1]["key"]
     shutil.move(store.root / "objects" / key, store.root / "away")
-    assert (frames_of(store, manifest).gains().n_seeds == 0).any()
+    assert (gains_of(store, manifest).n_seeds == 0).any()
     shutil.move(store.root / "away", store.root / "objects" / key)
-    assert_same(frames_of(store, manifest).gains(), computed_gains(store, manifest))
+    assert_same(gains_of(store, manifest), computed_gains(store, manifest))
 
 
 # What is wrong with a kept result, and who never asks for it.
@@ -272,14 +279,14 @@ def test_a_cell_that_is_finished_later_is_seen(study):
 
 @pytest.mark.parametrize("damage", ["changed", "cut short", "empty", "of another shape"])
 def test_a_damaged_result_is_computed_anew_and_replaced(study, caplog, damage):
-    first = frames_of(*study).gains()
+    first = gains_of(*study)
     (path,) = kept_files(study[0], "gains")
     raw = path.read_bytes()
     body = unseal(raw, path)
     body["result"]["frame"]["frame"]["rows"] += 1
     others = {"changed": raw.replace(b"A", b"B", 1), "cut short": raw[:-9], "empty": b""}
     path.write_bytes(others.get(damage, seal(body)))
-    assert_same(first, frames_of(*study).gains())
+    assert_same(first, gains_of(*study))
     assert "computed anew" in caplog.text
     assert unseal(path.read_bytes(), path)["result"] == unseal(raw, path)["result"]
 
@@ -301,7 +308,7 @@ def test_who_verifies_does_not_read_what_is_kept(small, tmp_path, monkeypatch):
     recompute(store, manifest, tmp_path / "honest")
     honest = (tmp_path / "honest" / "report" / "tables" / "gains.csv").read_text()
     forge(store)
-    assert (frames_of(store, manifest, draws=50).gains().points == 99).all(), "what is forged with its seal is believed"
+    assert (gains_of(store, manifest, draws=50).points == 99).all(), "what is forged with its seal is believed"
     before = [(path, path.read_bytes()) for path in kept_files(store)]
     recompute(Snapshot(store.root, keeps=False), manifest, tmp_path / "checked")
     assert (tmp_path / "checked" / "report" / "tables" / "gains.csv").read_text() == honest
@@ -317,7 +324,7 @@ def test_verify_asks_for_nothing_kept():
 
 def test_no_archive_carries_a_kept_result_and_none_is_taken_from_one(study, tmp_path):
     store, manifest = study
-    frames_of(store, manifest).gains()
+    gains_of(store, manifest)
     (path,) = kept_files(store, "gains")
     measure = unseal(path.read_bytes(), path)
     archive(store, "fake", [], tmp_path / "own.tar.gz")
@@ -333,7 +340,7 @@ def test_a_store_that_cannot_be_written_to_goes_without(study, caplog):
     store, manifest = study
     (store.root / "staging").rmdir() if (store.root / "staging").exists() else None
     (store.root / "staging").write_text("no folder can be made in a file")
-    assert_same(frames_of(store, manifest).gains(), computed_gains(store, manifest))
+    assert_same(gains_of(store, manifest), computed_gains(store, manifest))
     assert kept_files(store) == []
     assert not [entry for entry in caplog.records if entry.levelname == "WARNING"]
 
@@ -343,11 +350,11 @@ def test_another_command_that_keeps_the_same_at_once_is_no_matter(study, monkeyp
 
     def meanwhile(*given, **options):
         monkeypatch.setattr(study_results, "gains", real)
-        frames_of(*study).gains()
+        gains_of(*study)
         return real(*given, **options)
 
     monkeypatch.setattr(study_results, "gains", meanwhile)
-    assert_same(frames_of(*study).gains(), grown(real(*study, draws=DRAWS), growths(*study)))
+    assert_same(gains_of(*study), grown(real(*study, draws=DRAWS), growths(*study)))
     assert len(kept_files(study[0], "gains")) == 1
     assert caplog.text == ""
 
@@ -375,10 +382,10 @@ def test_a_figure_is_drawn_once_for_a_frame_and_a_title(study, tmp_path):
 
 def test_a_guarded_answer_is_read_for_the_same_results_alone(study, tmp_path, monkeypatch):
     calls = counted(monkeypatch, mixed_section, "mixed")
-    question = StudyResults.of(*study, tmp_path, draws=DRAWS).question
+    question = of_study(frames_of(*study), tmp_path)
     first, again = (importance.guarded_answer(question, silent) for _ in range(2))
     assert (len(calls), first) == (1, again)
-    other = StudyResults.of(*study, tmp_path, draws=DRAWS + 1).question
+    other = of_study(frames_of(*study, draws=DRAWS + 1), tmp_path)
     importance.guarded_answer(other, silent)
     assert len(calls) == 2
 
@@ -418,7 +425,7 @@ def test_the_version_changes_with_any_file_of_ours(tmp_path):
 
 def test_gc_lists_results_of_other_versions_and_of_studies_as_they_were(study):
     store, manifest = study
-    frames_of(store, manifest).gains()
+    gains_of(store, manifest)
     version = kept_module.version_of_analysis()
 
     def listed(young=-1.0, **options):

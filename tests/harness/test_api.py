@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from analysis.figures.uncertainty_map import write_maps
+from analysis.figures.uncertainty_map import maps
+from analysis.results.study_results import StudyResults
 from analysis.sections.compare import COMPARED
 from harness.api import Study
 from harness.study.file import load_study, overrides_of
@@ -61,8 +62,8 @@ def test_a_notebook_shows_cells_and_map(study, tmp_path):
     parts = re.fullmatch(r'.*alt="([^"]+)" src="data:image/svg\+xml;base64,([^"]+)"></div>', shown, re.DOTALL)
     picture = base64.b64decode(parts[2])
     assert ElementTree.fromstring(picture).tag.endswith("svg") and "2 intermediates by 2 targets" in parts[1]
-    write_maps(study.gains(), study.manifest(), tmp_path)
-    assert picture == (tmp_path / "uncertainty-map-full.svg").read_bytes()
+    (figure,) = maps(StudyResults.of(*study.results()))
+    assert picture == figure.write(tmp_path)[0].svg.read_bytes()
 
 
 def test_a_notebook_says_what_to_do_before_a_run(tmp_path):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from adapters_store import Store
+from analysis.importance.question import of_published
 from analysis.results.published import results, table
 from analysis.results.results import CLASS, MOMENT, ROWS, distributions, stored_statistics
-from analysis.sections.importance import by_split, write_tables
+from analysis.sections.importance import by_split, paper_tables
 from harness.study import measures as kept
 from tasks.quality import statistics
 from tasks.task import Example, Turn
@@ -69,7 +70,7 @@ def test_the_published_tables_come_back_in_the_paper_s_layout(tmp_path):
     numbers = by_split(published, MOMENT).set_index(["task", "name"])
     stated = table("table9_regression_stats").set_index(["task_id", "statistic"])
     assert (numbers.validation - stated.val).abs().max() == 0
-    names = {path.stem for path in write_tables(published, tmp_path)}
+    names = paper_tables(of_published(tmp_path))
     assert {f"table-{n}" for n in (1, 2, 3, 4, 5, 7, 8, 9, 10)} == {"-".join(name.split("-")[:2]) for name in names}
 
 

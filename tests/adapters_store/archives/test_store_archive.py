@@ -13,9 +13,6 @@ from adapters_store.archive import archive
 from adapters_store.measures import DATA_EMBEDDING, KEPT, LOGME, POOLED, STATISTICS, data_embedding_inputs, measures_of
 from adapters_store.restore import BadArchive, restore, unpack
 from adapters_store.store import NoWeights, open_weights
-from analysis.figures.heatmaps import write_heatmaps
-from analysis.gains.baselines import baselines
-from analysis.gains.gains import gains
 from analysis.report import report
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
@@ -138,8 +135,6 @@ def test_report_and_figures_of_a_light_store_are_those_of_the_full_one(archived,
     monkeypatch.setattr(Store, "measure", noting)
     for one, out in ((store, tmp_path / "out-full"), (light, tmp_path / "out-light")):
         report(one, one.manifest("fake"), out, draws=200)
-        frames = (frame(one, manifest, draws=200) for frame in (gains, baselines))
-        write_heatmaps(*frames, manifest, out)
     full, again = content(tmp_path / "out-full"), content(tmp_path / "out-light")
     assert len([name for name in full if name.endswith(".csv")]) > 5
     assert full == again

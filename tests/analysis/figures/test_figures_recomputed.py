@@ -1,7 +1,4 @@
-"""Every figure that is laid out is drawn again from the CSV beside it, as any reader would, and is the same picture.
-
-Map and forest, which are planned and not laid out, have such a test in their own files.
-"""
+"""Every figure is drawn again from the CSV beside it, as any reader would, and is the same picture."""
 
 from __future__ import annotations
 
@@ -17,16 +14,18 @@ from matplotlib.figure import Figure
 from analysis.figures import corpus, paper_figures
 from analysis.figures.boards import board_frame, board_plan, draw_context
 from analysis.figures.drawing import file_of, pictures, plain_text_settings, write_figure_files
-from analysis.figures.explanations import choices_of_slopes, draw_rows, likelihood_profile
-from analysis.figures.heatmaps import _own_heatmap, write_map
+from analysis.figures.heatmaps import heatmap, write_map
+from analysis.figures.paper_figures import choices_of_slopes, draw_rows, likelihood_profile
 from analysis.figures.plan import figure_of_plan
-from analysis.importance.similarity import SIMILARITIES
+from analysis.figures.uncertainty_map import map_plan
 from analysis.ratings.agreement import differences
 from analysis.results.comparisons import BY_TASK
 from analysis.results.published import results
+from analysis.results.similarity import SIMILARITIES
 from analysis.sections.compare import scatter
 from tests.analysis.figures.test_boards import made_up_board
 from tests.analysis.figures.test_legible_figures import bars, compared, contaminated, heat, themes
+from tests.analysis.figures.test_uncertainty_map import plan_of
 from tests.support.made_up_gains import made_up_manifest
 
 Drawing = tuple[pd.DataFrame, Callable[[pd.DataFrame, str], Figure]]
@@ -102,7 +101,7 @@ def sensitivities() -> pd.DataFrame:
 
 
 FIGURES: dict[str, Callable[[], Drawing]] = {
-    "heatmap": lambda: (heat("A task"), partial(_own_heatmap, metric="macro_f1")),
+    "heatmap": lambda: (heat("A task"), partial(heatmap, metric="macro_f1", limit=5.0)),
     "figure 2": lambda: (bars("A feature"), paper_figures.importance_bars),
     "figure 3": lambda: (themes("A theme"), paper_figures.theme_bars),
     "figures 6 and 7": lambda: (paper_figures.percent_squares(results(), "pearson_r"), paper_figures.percent_map),
@@ -117,6 +116,7 @@ FIGURES: dict[str, Callable[[], Drawing]] = {
     "correlations": lambda: (corpus.correlations(texts()), corpus.draw_map),
     "groups": lambda: (corpus.group_means(texts()), corpus.draw_groups),
     "leaderboard": lambda: (board(), partial(figure_of_plan, planner=board_plan)),
+    "map": lambda: (plan_of(6, missing=2)[1], partial(figure_of_plan, planner=map_plan)),
     "distributions": lambda: (corpus._spread(texts()), corpus.draw_distributions),
 }
 

@@ -6,40 +6,39 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.forest import COLUMNS, ENDS, MOST_ROWS, forest_frame, forest_parts, forest_plan, write_forests
+from analysis.figures.forest import COLUMNS, ENDS, MOST_ROWS, forest_frame, forest_parts, forest_plan, forests
 from analysis.figures.plan import POINTS_PER_CM, Line
-from analysis.gains.baselines import baselines
-from analysis.gains.cells import planned_cells
-from analysis.gains.comparisons import controls, merged_gains
-from analysis.gains.gains import gains
 from analysis.page.parts import NARROW
+from analysis.results.study_results import StudyResults
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, LONG, check_legible
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
 from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.page_study import study_of
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 
 
 @pytest.fixture(scope="module")
-def frames(tmp_path_factory):
-    """The frames of a study with controls, merged rows, three seeds, a whole model, and a pair that is missing."""
-    store, manifest = fake_study(
-        tmp_path_factory.mktemp("study"),
-        TASKS,
-        seeds=(1, 2, 3),
-        controls=("self", "shuffled", "random"),
-        references=("finetuned",),
-        merged={"all": {}, "best": {"best": 1, "by": "validation"}},
-        helpful=[("role", "hope")],
-        absent=[("hope", "role")],
+def study(tmp_path_factory):
+    """A study with controls, merged rows, three seeds, a whole model, and a pair that is missing."""
+    return StudyResults.of(
+        *fake_study(
+            tmp_path_factory.mktemp("study"),
+            TASKS,
+            seeds=(1, 2, 3),
+            controls=("self", "shuffled", "random"),
+            references=("finetuned",),
+            merged={"all": {}, "best": {"best": 1, "by": "validation"}},
+            helpful=[("role", "hope")],
+            absent=[("hope", "role")],
+        ),
+        draws=200,
     )
-    drawn = [frame(store, manifest, draws=200) for frame in (gains, controls, merged_gains, baselines)]
-    return (*drawn, planned_cells(store, manifest), manifest)
 
 
 @pytest.fixture(scope="module")
-def forest(frames):
-    return forest_frame(*frames, "full")
+def forest(study):
+    return forest_frame(study, "full")
 
 
 def made_up_forest(n, **facts):
@@ -50,11 +49,13 @@ def made_up_forest(n, **facts):
     alone = alone.assign(score=0.6, floor=[0.55 if place % 2 else 0.2 for place in range(n)])
     beside = frame.drop_duplicates("target").assign(control="random", intermediate="random")
     cells = pd.DataFrame(columns=["target", "setting", "status", "role", "seed", "score", "intermediate"])
-    return forest_frame(frame, beside, beside[:0].assign(row=""), alone, cells, manifest, "full")
+    merged = beside[:0].assign(row="")
+    made = study_of(manifest, gains=frame, controls=beside, merged=merged, baselines=alone, cells=cells)
+    return forest_frame(made, "full")
 
 
-def test_intermediates_stand_by_their_gain_and_seeds_average_to_it(frames, forest):
-    table = frames[0].set_index(["intermediate", "target"])
+def test_intermediates_stand_by_their_gain_and_seeds_average_to_it(study, forest):
+    table = study.gains.set_index(["intermediate", "target"])
     for target, part in forest.groupby("target"):
         transfers = part[part.kind == "transfer"]
         points = transfers.points.dropna()
@@ -67,8 +68,8 @@ def test_intermediates_stand_by_their_gain_and_seeds_average_to_it(frames, fores
             assert not len(seeds) or seeds.points.mean() == pytest.approx(own.points)
 
 
-def test_controls_floor_and_whole_model_are_those_of_their_tables(frames, forest):
-    _, beside, _, alone, _, _ = frames
+def test_controls_floor_and_whole_model_are_those_of_their_tables(study, forest):
+    beside, alone = study.controls, study.baselines
     for row in beside.itertuples():
         own = forest[(forest.target == row.target) & (forest.kind == "control")].set_index("row")
         assert own.points[row.control] == pytest.approx(row.points)
@@ -85,8 +86,8 @@ def test_controls_floor_and_whole_model_are_those_of_their_tables(frames, forest
         assert text in words
 
 
-def test_merged_rows_stand_below_a_line_with_their_seeds_and_are_never_framed(frames, forest):
-    merges = frames[2].set_index(["row", "target"])
+def test_merged_rows_stand_below_a_line_with_their_seeds_and_are_never_framed(study, forest):
+    merges = study.merged.set_index(["row", "target"])
     own = forest[forest.kind == "merged"]
     assert len(own) == len(merges) == 6 and not own.is_significant.any()
     for row in own.itertuples():
@@ -147,8 +148,8 @@ def test_of_many_intermediates_a_page_shows_the_ends_and_the_targets_own_page_al
     check_legible(every)
 
 
-def test_the_figure_is_recomputed_from_the_file_beside_it(frames, tmp_path):
-    (files,) = write_forests(*frames, tmp_path, prints=True)
+def test_the_figure_is_recomputed_from_the_file_beside_it(study, tmp_path):
+    (files,) = (files for figure in forests(study) for files in figure.write(tmp_path, prints=True))
     stem = files.png.with_suffix("")
     for ending in ("png", "svg", "pdf", "csv"):
         assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending

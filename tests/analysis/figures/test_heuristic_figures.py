@@ -7,15 +7,16 @@ import pytest
 
 from analysis.figures.paper_figures import (
     cosine_map,
-    heuristic_figures,
     importance_bars,
     importance_rows,
+    paper_figures,
     rank_map,
     similarity_squares,
     why_not_drawn,
 )
-from analysis.importance.similarity import SIMILARITIES
+from analysis.importance.question import Question, of_published
 from analysis.results.published import table
+from analysis.results.similarity import SIMILARITIES
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +87,12 @@ def test_figure_10_has_ranks_within_a_target_and_marks_what_was_not_measured(pub
     assert [one.get_text() for one in figure.legends[0].get_texts()] == ["not measured"]
 
 
-def test_figures_are_drawn_with_their_frames_and_repeat(published, similarities, tmp_path):
+def test_of_few_pairs_similarities_alone_are_drawn(published, similarities, tmp_path):
     few = dataclasses.replace(published, name="few", gains=published.gains[:10])
     tasks = similarities.target.unique()[:6]
     similarities = similarities[similarities.intermediate.isin(tasks) & similarities.target.isin(tasks)]
-    first, again = (heuristic_figures(few, similarities, tmp_path / name) for name in ("a", "b"))
-    assert [one.png.name for one in first] == ["figure-9-data-similarity.png", "figure-10-task-similarity.png"]
-    for one, other in zip(first, again, strict=True):
-        assert one.svg.read_bytes() == other.svg.read_bytes()
-        assert one.png.with_suffix(".csv").is_file()
+    figures = paper_figures(Question(few, {}, (), tmp_path, similarities=similarities))
+    assert [one.name for one in figures][:2] == ["figure-9-data-similarity", "figure-10-task-similarity"]
     assert why_not_drawn(few, similarities) == [
         "Figure 2 is not drawn: 10 pairs with a percent change; the paper's procedure needs 20"
     ]
@@ -110,7 +108,7 @@ def test_the_reason_is_told_where_there_is_no_figure(published):
 
 def test_figure_2_of_too_many_pairs_is_not_drawn_and_says_what_computes_it(published, tmp_path, monkeypatch):
     monkeypatch.setattr("analysis.figures.paper_figures.MOST_PAIRS", 305)
-    assert heuristic_figures(published, None, tmp_path) == []
+    assert not [one for one in paper_figures(of_published(tmp_path)) if one.name.startswith("figure-2")]
     why = why_not_drawn(published, None)[0]
     assert "306 pairs; beyond 305" in why
     assert "empathy-transfer study analyze published --mode paper" in why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,10 +16,10 @@ from matplotlib.text import Text
 
 from analysis.figures import heatmaps
 from analysis.figures.corpus import draw_map
-from analysis.figures.drawing import luminance, plain_text_settings, shortened, write_figure_files
-from analysis.figures.explanations import choices_of_slopes
-from analysis.figures.heatmaps import Square, heatmap, write_heatmap
+from analysis.figures.drawing import Drawing, luminance, plain_text_settings, shortened, write_figure_files
+from analysis.figures.heatmaps import Square, heatmap, heatmap_of
 from analysis.figures.paper_figures import (
+    choices_of_slopes,
     cosine_map,
     difference_bars,
     importance_bars,
@@ -153,8 +154,8 @@ def test_every_text_in_a_square_has_a_contrast_of_four_and_a_half(draw):
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_any_name_is_drawn_and_the_svg_is_xml(name, tmp_path):
-    write_heatmap(heat(name), tmp_path / "heat", title=f"Gains in {name}", metric="macro_f1")
     pictures = {
+        "heat": (heat(name), partial(heatmap, metric="macro_f1", limit=5.0)),
         "percent": (percents(heat(name)), percent_map),
         "cosine": (similar(name), cosine_map),
         "correlations": (correlated(name), draw_map),
@@ -178,8 +179,8 @@ def test_any_name_is_drawn_and_the_svg_is_xml(name, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_sheet_of_a_manuscript_is_drawn_whatever_its_names_are(name):
-    frames = {"heatmap-macro-f1-full": heat(name), "figure-6-percent-macro-f1": percents(heat(name))}
-    for sheet in sheets(frames, VENUES["acl"]):
+    percent = Drawing("figure-6-percent-macro-f1", "", percents(heat(name)), percent_map)
+    for sheet in sheets([heatmap_of(heat(name), "", "macro_f1", "full"), percent], VENUES["acl"]):
         figure = fitted(sheet, VENUES["acl"].page if sheet.is_wide else VENUES["acl"].column, "")
         figure.canvas.draw()
         words = "".join(text.get_text() for text in figure.findobj(Text))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.explanations import likelihood_profile
+from analysis.figures.paper_figures import likelihood_profile
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,11 @@ from statistics import NormalDist
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis.figures.boards import board_words
 from analysis.figures.drawing import plain_text_settings
 from analysis.figures.forest import forest_words
-from analysis.figures.layout import COLUMNS, LIMIT, colour_of, map_frame, map_title, name_lines, share_of_place
 from analysis.figures.plan import (
     DPI,
     SETTINGS,
@@ -28,7 +26,17 @@ from analysis.figures.plan import (
     text_width,
     wrapped,
 )
-from analysis.figures.uncertainty_map import FILLED, map_plan, map_words, write_maps
+from analysis.figures.uncertainty_map import (
+    FILLED,
+    LIMIT,
+    colour_of,
+    map_frame,
+    map_plan,
+    map_title,
+    map_words,
+    name_lines,
+    share_of_place,
+)
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
 
 LONG = "A task with a title that is much longer than there is room for, number"
@@ -248,23 +256,7 @@ def test_tasks_stand_by_metric_family_and_median():
     assert not (frame.row_family != "").any()
 
 
-def test_the_figure_is_recomputed_from_the_file_beside_it(tmp_path):
-    manifest = made_up_manifest(6, title='A, "quoted" title\n')
-    gains = made_up_gains(manifest, np.random.default_rng(3), planted=(8.0,), missing=2)
-    (files,) = write_maps(gains, manifest, tmp_path, prints=True)
-    stem = files.png.with_suffix("")
-    for ending in ("png", "svg", "pdf", "csv"):
-        assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending
-    kept = pd.read_csv(stem.with_suffix(".csv"))
-    assert list(kept.columns) == list(COLUMNS)
-    assert map_plan(kept, files.title) == map_plan(files.frame, files.title)
-    assert "SYNTHETIC DATA" in files.title and "SYNTHETIC DATA" in files.svg.read_text(encoding="utf-8")
-    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write_maps(gains, manifest, tmp_path, prints=True)
-    assert first == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-
-
-def test_a_study_without_an_interval_or_a_gain_is_drawn(tmp_path):
+def test_a_study_without_an_interval_or_a_gain_is_drawn():
     manifest = made_up_manifest(3)
     gains = made_up_gains(manifest, np.random.default_rng(4))
     unknown = gains.assign(low=np.nan, high=np.nan, p=np.nan, p_bh=np.nan, significant=False)
@@ -273,7 +265,6 @@ def test_a_study_without_an_interval_or_a_gain_is_drawn(tmp_path):
     assert plan.layers["squares"] == [] and len([m for m in plan.layers["ground"] if type(m).__name__ == "Dot"]) == 6
     nothing = gains.assign(n_seeds=0, points=np.nan, low=np.nan, high=np.nan, significant=False)
     check_legible(map_plan(map_frame(nothing, manifest, setting="full"), "nothing"))
-    assert write_maps(gains.iloc[:0], manifest, tmp_path) == []
 
 
 def test_the_page_gets_every_mark_of_the_plan():

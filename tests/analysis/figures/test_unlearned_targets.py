@@ -6,9 +6,8 @@ import pytest
 
 from analysis.figures.forest import forest_frame
 from analysis.figures.heatmaps import heatmap, squares
-from analysis.figures.layout import map_frame
-from analysis.figures.uncertainty_map import BRACKETS, map_plan
-from analysis.sections.study_results import StudyResults
+from analysis.figures.uncertainty_map import BRACKETS, map_frame, map_plan
+from analysis.results.study_results import StudyResults
 from tests.analysis.gains.test_learned import RESPONSE, WORDS
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -27,7 +26,7 @@ def results_of(root, last):
         helpful=[("role", "hope"), ("hope", "role")],
         best_epoch={((None, target), 1): 4 for target in last},
     )
-    return study, StudyResults.of(*study, root / "results")
+    return study, StudyResults.of(*study)
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +59,7 @@ def test_the_heatmap_marks_only_what_may_be_claimed_and_says_so_in_the_title_of_
 
 
 def test_the_forest_marks_only_what_may_be_claimed_and_says_so_in_the_title_of_the_panel(study) -> None:
-    (_, manifest), results = study
-    frame = forest_frame(
-        results.gains, results.controls, results.merged, results.baselines, results.cells, manifest, "full"
-    )
+    frame = forest_frame(study[1], "full")
     assert set(frame.panel) == {"Title of hope (not learned)", "Title of role"}
     assert set(frame[frame.is_significant].target) == {"role"}
 

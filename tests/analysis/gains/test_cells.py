@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from adapters_store import CorruptRecord
+from adapters_store import CorruptRecord, Store
+from adapters_store.key import MissingRecord
+from adapters_store.listing import content_of
 from analysis.gains import cells as cells_module
-from analysis.gains.cells import ROWS, TYPES, MixedRecords, ReadOnce, cells, predictions
+from analysis.gains.cells import ROWS, TYPES, MixedRecords, Snapshot, cells, predictions
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("distress", "continuous"))
@@ -73,7 +76,7 @@ def test_a_command_reads_predictions_once_where_there_is_room_and_they_are_those
     parquet = cells_module.pq.ParquetFile
     monkeypatch.setattr(cells_module.pq, "ParquetFile", lambda path: opened.append(path) or parquet(path))
     monkeypatch.setattr(cells_module, "HELD", room)
-    command = ReadOnce(store.root)
+    command = Snapshot(store.root)
     for _ in range(2):
         for record, own in zip(records, stored, strict=True):
             read = predictions(command, record)
@@ -92,9 +95,9 @@ def test_cells_of_a_target_whose_rows_differ_keep_their_own(tmp_path: Path, monk
     frame = pd.read_parquet(path)
     frame["group"] = [f"other-{group}" for group in frame.group]
     frame.to_parquet(path)
-    command = ReadOnce(store.root)
+    command = Snapshot(store.root)
     # whatever its hash
-    monkeypatch.setattr(ReadOnce, "open", lambda self, key, name: self.root / "objects" / key / name)
+    monkeypatch.setattr(Snapshot, "open", lambda self, key, name: self.root / "objects" / key / name)
     mine, theirs = (predictions(command, record) for record in (first, other))
     assert theirs.groups[0] == f"other-{mine.groups[0]}"
     assert theirs.ids is mine.ids
@@ -105,3 +108,36 @@ def test_a_record_scored_by_another_metric_is_refused(tmp_path: Path) -> None:
     manifest["tasks"]["hope"]["metric"] = "pearson_r"
     with pytest.raises(MixedRecords, match="scored by macro_f1"):
         cells(store, manifest)
+
+
+def test_a_snapshot_keeps_what_it_has_read_and_errors_come_again(tmp_path):
+    store, manifest = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")))
+    snapshot, key = Snapshot.of(store), manifest["cells"][0]["key"]
+    record, path = snapshot.get(key), snapshot.open(key, "test.parquet")
+    path.write_bytes(b"changed")
+    (path.parent / "record.json").write_text("changed", encoding="utf-8")
+    assert snapshot.get(key) is record
+    assert snapshot.open(key, "test.parquet") == path
+    assert Snapshot.of(snapshot) is snapshot
+    with pytest.raises(CorruptRecord):
+        Snapshot.of(store).get(key)
+    for _ in range(2):
+        with pytest.raises(MissingRecord):
+            snapshot.get("0" * 64)
+
+
+def test_a_record_is_read_once_for_its_hash_and_its_fields(tmp_path, monkeypatch):
+    store, manifest = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")))
+    keys, reads, content = [cell["key"] for cell in manifest["cells"]], Counter(), Store.content
+
+    def counted(self, key):
+        reads[key] += 1
+        return content(self, key)
+
+    monkeypatch.setattr(Store, "content", counted)
+    snapshot = Snapshot.of(store)
+    assert content_of(snapshot, manifest) == content_of(store, manifest)
+    reads.clear()
+    known = {key: snapshot.get(key) for key in keys}
+    assert not reads
+    assert known == {key: store.get(key) for key in keys}

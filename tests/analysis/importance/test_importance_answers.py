@@ -8,10 +8,11 @@ import pytest
 
 from analysis.gains.gains import gains
 from analysis.importance.grid import Primary
+from analysis.importance.question import of_grids, of_published
 from analysis.results.results import Results
 from analysis.sections import importance
+from analysis.sections.answers import write_answers
 from analysis.sections.importance import guarded_answer, paper_answer
-from analysis.sections.study_results import of_published, of_study, write_answers
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 FAMILIES = ("one", "two", "three", "four")
@@ -27,7 +28,6 @@ def few_seeds(monkeypatch):
 def answered(question, mode="guarded"):
     """The answer of a mode, after its page was written and found to be free of undefined numbers."""
     steps = []
-    question.out.mkdir(parents=True, exist_ok=True)
     answer = MODES[mode](question, lambda *step: steps.append(step))
     parts = [part for part in (answer.section, answer.further) if part]
     page = write_answers(question, parts).read_text(encoding="utf-8")
@@ -61,7 +61,7 @@ def stored(tmp_path, tasks, families=FAMILIES, rated=True, **options):
     )
     full = by_setting["full"]
     results = replace(full, ratings=ratings if rated else full.ratings.head(0))
-    return of_study({"full": results}, tmp_path / "out")
+    return of_grids({"full": results}, tmp_path / "out")
 
 
 def several(count=8):
@@ -125,8 +125,8 @@ def test_the_page_says_what_was_declared_and_how_much_was_trained_before(tmp_pat
     primary = Primary.of(manifest, store)
     assert (primary.specification.outcome, primary.specification.left_out, primary.draws) == ("ranks", "both", 99)
     assert "declared 2025-01-01T00:00:00+00:00; 4 of 4 cells were trained before that" in primary.line()
-    assert of_study({"full": question.results}, tmp_path, primary=primary).margin == 3
-    assert of_study({"full": question.results}, tmp_path, 1.0, primary=primary).margin == 1
+    assert of_grids({"full": question.results}, tmp_path, primary=primary).margin == 3
+    assert of_grids({"full": question.results}, tmp_path, 1.0, primary=primary).margin == 1
     assert primary.key != Primary().key
 
 

@@ -8,11 +8,14 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from analysis.figures.boards import board_frame
-from analysis.figures.heatmaps import Square
-from analysis.manuscript.figures import SMALLEST, fitted, forest_caption, sheets
-from analysis.manuscript.frames import figure_frames, stored_study
+from analysis.figures.boards import BOARD, board_frame, board_of
+from analysis.figures.forest import forest_caption
+from analysis.figures.heatmaps import Square, heatmap_of
+from analysis.figures.paper_figures import difference_figure, importance_figure, theme_figure
+from analysis.figures.register import figures_of
+from analysis.manuscript.figures import SMALLEST, fitted, sheets
 from analysis.manuscript.layout import VENUES, of_width
+from analysis.results.study_results import StudyResults
 from tests.analysis.figures.test_boards import made_up_board
 from tests.support.made_up_gains import made_up_manifest
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -21,7 +24,7 @@ ACL = VENUES["acl"]
 THEMES = ("direct", "abstract", "adjacent")
 
 
-def squares(n_tasks):
+def heat(n_tasks):
     """A full heatmap of tasks with scores and marks."""
     rows = []
     for target in range(n_tasks):
@@ -31,11 +34,11 @@ def squares(n_tasks):
             status = "not_planned" if below == target else "done"
             score = float("nan") if below == target else 0.85
             rows.append(Square(f"t{below}", f"t{target}", f"Task {below}", column, status, score, 1.0, True, True))
-    return pd.DataFrame(rows, columns=list(Square._fields))
+    return heatmap_of(pd.DataFrame(rows, columns=list(Square._fields)), "", "macro_f1", "full")
 
 
 def bars():
-    """Frames of every kind of figure that is no heatmap."""
+    """Every kind of figure that is no heatmap."""
     themes = pd.DataFrame(
         [
             {"panel": panel, "role": role, "theme": theme, "n_tested": 102, "gains": 12, "harms": 48}
@@ -52,14 +55,14 @@ def bars():
         [("definition", "A", "B", size, 3) for size in (-1.0, 0.0, 2.0)],
         columns=["construct", "rater_a", "rater_b", "difference", "n_tasks"],
     )
-    return {"figure-3-themes": themes, "figure-2-importances": importances, "figure-8-differences": differing}
+    return [theme_figure(themes, ""), importance_figure(importances, ""), difference_figure(differing, "")]
 
 
 def test_a_leaderboard_is_drawn_as_wide_as_the_venue_allows():
     manifest = made_up_manifest(4)
-    frames = {"leaderboard-half": board_frame(made_up_board(manifest), manifest, "full")}
+    figure = board_of(board_frame(made_up_board(manifest), manifest, "full"), "", "half")
     for venue in (ACL, of_width(8.5)):
-        (sheet,) = sheets(frames, venue)
+        (sheet,) = sheets([figure], venue)
         assert sheet.is_planned and "Training data: half." in sheet.caption
         assert "1 other tied with it" in sheet.alt
         width, _ = sheet.draw(sheet.frame, "").get_size_inches()
@@ -67,11 +70,11 @@ def test_a_leaderboard_is_drawn_as_wide_as_the_venue_allows():
 
 
 def test_the_leaderboard_of_a_study_with_systems_is_in_its_manuscript(tmp_path):
-    store, manifest = fake_study(tmp_path, [FakeTask("hope"), FakeTask("role")], systems=("words",))
-    frames = figure_frames(stored_study(store, manifest))
-    assert set(frames["leaderboard-full"].row) == {"words", "adapter alone", "on Title of role", "on Title of hope"}
-    store, manifest = fake_study(tmp_path / "without", [FakeTask("hope"), FakeTask("role")])
-    assert not [name for name in figure_frames(stored_study(store, manifest)) if name.startswith("leaderboard")]
+    tasks = [FakeTask("hope"), FakeTask("role")]
+    (board,) = figures_of(StudyResults.of(*fake_study(tmp_path, tasks, systems=("words",))), BOARD)
+    assert set(board.frame.row) == {"words", "adapter alone", "on Title of role", "on Title of hope"}
+    figures = figures_of(StudyResults.of(*fake_study(tmp_path / "without", tasks)))
+    assert not [figure.name for figure in figures if figure.name.startswith(BOARD)]
 
 
 def shown(figure):
@@ -89,7 +92,7 @@ def check_names_apart(axes):
 
 @pytest.mark.parametrize(("venue", "n_tasks"), [(ACL, 13), (of_width(6.0), 2), (of_width(24.0), 4)])
 def test_all_text_is_legible_and_inside_the_sheet(venue, n_tasks):
-    for sheet in sheets({"heatmap-macro-f1-full": squares(n_tasks), **bars()}, venue):
+    for sheet in sheets([heat(n_tasks), *bars()], venue):
         width = venue.page if sheet.is_wide else venue.column
         figure = fitted(sheet, width, "SYNTHETIC DATA: ")
         assert min(one.get_fontsize() for one in shown(figure)) >= SMALLEST, sheet.name
@@ -105,7 +108,7 @@ def test_all_text_is_legible_and_inside_the_sheet(venue, n_tasks):
 
 
 def test_scores_of_neighbouring_squares_do_not_touch():
-    for sheet in sheets({"heatmap-macro-f1-full": squares(18)}, ACL):
+    for sheet in sheets([heat(18)], ACL):
         figure = fitted(sheet, ACL.page, "")
         row = [one.get_window_extent() for one in shown(figure) if one.get_text().startswith(".85")]
         lines = {}
@@ -117,7 +120,7 @@ def test_scores_of_neighbouring_squares_do_not_touch():
 
 
 def test_a_heatmap_too_wide_for_its_page_is_drawn_in_parts_that_hold_every_target_once():
-    parts = list(sheets({"heatmap-macro-f1-full": squares(38)}, ACL))
+    parts = list(sheets([heat(38)], ACL))
     assert len(parts) > 1
     targets = [target for part in parts for target in dict.fromkeys(part.frame.target)]
     assert len(targets) == len(set(targets)) == 38

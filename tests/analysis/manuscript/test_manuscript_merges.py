@@ -9,11 +9,10 @@ import pytest
 from analysis.manuscript.figures import sheets
 from analysis.manuscript.frames import read_data, stored_study, write_data
 from analysis.manuscript.layout import VENUES
-from analysis.manuscript.methods import methods
+from analysis.manuscript.methods import RULES, methods
 from analysis.manuscript.paper import numbers
 from analysis.manuscript.references import MERGES, entries, used
 from analysis.manuscript.tables import merged as merged_table
-from analysis.manuscript.trainings import RULES
 from harness.study.intermediates import PARENTS
 from harness.study.intermediates import RULES as KNOWN_RULES
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -103,7 +102,7 @@ def test_without_controls_or_a_shared_start_neither_is_named(tmp_path):
 
 
 def test_every_rule_and_choice_of_parents_that_a_study_may_have_has_words():
-    from analysis.manuscript.trainings import PARENTS as WORDS
+    from analysis.manuscript.methods import PARENTS as WORDS
 
     assert (set(RULES), set(WORDS)) == (set(KNOWN_RULES), set(PARENTS))
 
@@ -115,8 +114,7 @@ def test_sources_are_those_of_the_rules_that_the_study_has(tmp_path):
 
 
 def test_frames_tables_numbers_and_heatmaps_have_the_rows_and_counts_of_gains_have_them_not(subject, tmp_path):
-    write_data(subject, tmp_path)
-    frames = read_data(tmp_path)
+    figures, frames = write_data(subject, tmp_path), read_data(tmp_path)
     (table,) = merged_table(frames)
     assert [row[0] for row in table.rows] == list(ROWS)
     assert {"Less chosen single", "Less mean of singles", "Less random", "Less self"} <= {c.head for c in table.columns}
@@ -124,7 +122,7 @@ def test_frames_tables_numbers_and_heatmaps_have_the_rows_and_counts_of_gains_ha
     own = frames["merged"].set_index(["row", "target"]).loc[("plain", "hope")]
     assert float(quoted["MergedPointsPlainHope"].printed) == pytest.approx(own.points, abs=0.05)
     assert frames["run"].set_index("fact").value.pairs_planned == len(frames["pairs"]) == 6
-    drawn = {sheet.name: sheet for sheet in sheets(frames, VENUES["acl"])}
+    drawn = {sheet.name: sheet for sheet in sheets(figures, VENUES["acl"])}
     heatmap, forest = drawn["heatmap-macro-f1-full"], drawn["forest-full"]
     assert list(dict.fromkeys(heatmap.frame.row))[-len(ROWS) :] == [f"merged: {name}" for name in ROWS]
     assert "below the lower line" in heatmap.caption and "below the line" in forest.caption

@@ -13,7 +13,7 @@ from analysis.manuscript.references import DATA, licences, used
 from analysis.sections.blocks import markdown
 from analysis.sections.gains import gains as gains_section
 from tests.support.studies.fake_study import FakeTask, fake_study
-from tests.support.studies.page_study import page_content
+from tests.support.studies.page_study import with_frames
 
 TASKS = (FakeTask("epitome_er", rows=30, groups=15), FakeTask("news_empathy", "continuous", rows=30, groups=15))
 TRAINING = {"epochs": 4, "batch_size": 8, "learning_rate": 0.002, "weight_decay": 0.0, "warmup": 0.0, "clip": 1.0}
@@ -248,14 +248,12 @@ def test_gains_that_were_drawn_more_often_are_counted_in_the_text_and_the_report
     store, manifest = fake_study(tmp_path / "store", TASKS, spec_of=specs())
     subject = stored_study(store, manifest)
     drawn = subject.stored.gains.assign(draws=[10_000, 100_000])
-    stored = dataclasses.replace(subject.stored, gains=drawn)
-    subject = dataclasses.replace(subject, stored=stored)
+    subject = dataclasses.replace(subject, stored=with_frames(subject.stored, gains=drawn))
     text = dict(methods(subject, used(subject)))["Gains and tests"]
     assert "[[StudyDrawsMost]] of the [[StudyGainsDrawnMore]] gains" in text
     write_data(subject, tmp_path / "data")
     run = read_data(tmp_path / "data")["run"].set_index("fact").value
     assert (run.draws, run.draws_most, run.gains_drawn_more) == (10_000, 100_000, 1)
-    study = dataclasses.replace(page_content(store, manifest, tmp_path).study, gains=drawn)
-    page = markdown([gains_section(study)])
+    page = markdown([gains_section(subject.stored)])
     assert "from 10000 paired draws (of 1 gain 100000" in page
     assert page.count("100000") == 1

@@ -250,4 +250,4 @@ def test_a_document_compiles_with_its_references_and_nothing_runs_over(request, 
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:]
     log = (folder / "main.log").read_text(encoding="latin-1")
-    assert not re.findall(r"Overfull.*|Float too large.*|.*Warning:.*", log)
+    assert not re.findall(r"Overfull.*|Table too large.*|.*Warning:.*", log)

@@ -15,8 +15,8 @@ from analysis.manuscript.layout import (
     SIZES,
     VENUES,
     Best,
-    Column,
-    Table,
+    Float,
+    Head,
     of_width,
     points_wide,
     table_as_latex,
@@ -30,9 +30,9 @@ ROW = re.compile(r"^(.*) \\\\$", re.M)
 
 
 def grid(n_rows, n_columns, *, cell="0.85*\u2020", turned=True):
-    columns = (Column("Intermediate", "label"), *(Column(f"Task {place}") for place in range(n_columns)))
+    columns = (Head("Intermediate", "label"), *(Head(f"Task {place}") for place in range(n_columns)))
     rows = tuple((f"row {row}", *(cell for _ in range(n_columns))) for row in range(n_rows))
-    return Table("grid", "Scores.", columns, rows, is_turned=turned, rules=(1,))
+    return Float("grid", "Scores.", columns, rows, is_turned=turned, rules=(1,))
 
 
 def floats(text):
@@ -74,7 +74,7 @@ def test_no_part_is_wider_than_its_place_by_the_widths_of_its_letters(venue):
 
 def test_long_labels_are_folded_and_no_page_is_longer_than_a_page():
     rows = tuple((f"A data set whose title is longer than most of them {place}", "1") for place in range(90))
-    text = table_as_latex(Table("long", "Caption.", (Column("Data set", "label"), Column("Rows")), rows), ACL)
+    text = table_as_latex(Float("long", "Caption.", (Head("Data set", "label"), Head("Rows")), rows), ACL)
     assert r"\begin{tabularx}{\columnwidth}" in text
     assert sum(len(body(one)) for _, one in floats(text)) == 90
     assert max(len(body(one)) for _, one in floats(text)) < 45
@@ -82,15 +82,15 @@ def test_long_labels_are_folded_and_no_page_is_longer_than_a_page():
 
 def test_rows_between_rules_stay_together_over_pages():
     rows = tuple((f"group {row // 6}", "1.0") for row in range(108))
-    columns = (Column("Group", "label"), Column("Gain"))
-    text = table_as_latex(Table("groups", "Caption.", columns, rows, rules=tuple(range(6, 108, 6))), ACL)
+    columns = (Head("Group", "label"), Head("Gain"))
+    text = table_as_latex(Float("groups", "Caption.", columns, rows, rules=tuple(range(6, 108, 6))), ACL)
     parts = [body(one) for _, one in floats(text)]
     assert len(parts) > 1 and sum(map(len, parts)) == 108
     assert all(len(part) % 6 == 0 for part in parts)
 
 
 def test_text_of_a_table_is_escaped_in_latex_and_harmless_in_markdown():
-    table = Table("t", "50 % & more", (Column("a_b", "label"), Column("n")), (("x|y & z", "1"),))
+    table = Float("t", "50 % & more", (Head("a_b", "label"), Head("n")), (("x|y & z", "1"),))
     assert r"x\textbar{}y \& z & 1 \\" in table_as_latex(table, ACL)
     assert r"\caption{50 \% \& more}" in table_as_latex(table, ACL)
     assert r"| x\|y & z | 1 |" in table_as_markdown(table)
@@ -98,8 +98,8 @@ def test_text_of_a_table_is_escaped_in_latex_and_harmless_in_markdown():
 
 @pytest.mark.parametrize("title", ["\u4e2d\u6587", "[x]", "*y"])
 def test_a_line_that_begins_with_a_bracket_or_a_star_is_no_argument_of_the_line_break(title):
-    columns = (Column(f"{title} and a head in two lines", "label"), Column("n"))
-    text = table_as_latex(Table("t", "Caption.", columns, (("first", "1"), (title, "2"))), ACL)
+    columns = (Head(f"{title} and a head in two lines", "label"), Head("n"))
+    text = table_as_latex(Float("t", "Caption.", columns, (("first", "1"), (title, "2"))), ACL)
     assert not re.search(r"\\\\\s*[\[*]", text)
     assert "{}" in text
 
@@ -111,14 +111,14 @@ def test_a_width_in_which_nothing_can_stand_is_refused(width):
 
 
 def test_a_column_that_says_the_same_everywhere_is_said_once_in_the_caption():
-    columns = (Column("Target", "label"), Column("Setting", "label"), Column("Score"), Column("Raters"))
+    columns = (Head("Target", "label"), Head("Setting", "label"), Head("Score"), Head("Raters"))
     rows = (("A", "full", "0.5", "2"), ("B", "full", "0.5", "2"), ("C", "full", "0.6", "2"))
-    short = Table("t", "Scores.", columns, rows, labels=2).without_constants()
+    short = Float("t", "Scores.", columns, rows, labels=2).without_constants()
     assert [column.head for column in short.columns] == ["Target", "Score"]
     assert short.rows == (("A", "0.5"), ("B", "0.5"), ("C", "0.6"))
     assert short.caption == "Scores. The same in all rows: Setting: full; Raters: 2."
     assert short.labels == 1
-    single = Table("t", "Scores.", columns, rows[:1])
+    single = Float("t", "Scores.", columns, rows[:1])
     assert single.without_constants() is single
 
 

@@ -20,7 +20,7 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"),
 def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evidence")
     made = fake_study(folder / "store", TASKS, seeds=(1, 2), helpful=[("role", "hope")], history=HISTORY)
-    return *made, document(made[0], page_content(*made, folder / "out"))
+    return *made, document(*page_content(*made, folder / "out"))
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_study_has_its_intermediates_ranked_with_counts_of_significant_gains(t
     store, manifest = fake_study(tmp_path / "store", tasks, helpful=[("task_1", "task_0")])
     for name, task in manifest["tasks"].items():
         task["family"] = "one" if size == 6 else name
-    (board,) = document(store, page_content(store, manifest, tmp_path))["leaderboards"]
+    (board,) = document(*page_content(store, manifest, tmp_path))["leaderboards"]
     assert board["resampled"] == ("targets" if size == 6 else "")
     ranks = [row["rank"] for row in board["rows"]]
     assert len(ranks) == size and ranks == sorted(ranks)

@@ -220,7 +220,7 @@ def test_no_row_id_no_group_and_no_host_is_in_a_page(out, study):
 def test_predictions_of_private_tasks_are_not_counted_and_have_no_changes(tmp_path):
     store, manifest = fake_study(tmp_path / "store", TASKS[:2], history=HISTORY)
     manifest["tasks"]["hope"]["private"] = True
-    pages = document(store, page_content(store, manifest, tmp_path))["pages"]
+    pages = document(*page_content(store, manifest, tmp_path))["pages"]
     assert {(page["target"], page["counts"] is None) for page in pages} == {("hope", True), ("role", False)}
     changes = {page["target"]: page["changes"] for page in pages if page["role"] == "transfer"}
     assert changes["hope"] is None and changes["role"] is not None
@@ -228,6 +228,6 @@ def test_predictions_of_private_tasks_are_not_counted_and_have_no_changes(tmp_pa
 
 def test_histories_of_folds_are_kept_apart(tmp_path):
     study = fake_study(tmp_path / "store", TASKS[:2], history=[HISTORY, HISTORY[:2]])
-    runs = [run for page in document(study[0], page_content(*study, tmp_path))["pages"] for run in page["runs"]]
+    runs = [run for page in document(*page_content(*study, tmp_path))["pages"] for run in page["runs"]]
     assert all([len(fold) for fold in run["histories"]] == [4, 2] for run in runs)
     assert runs[0]["histories"][1] == [[1, 1.0, 0.1], [2, 0.5, 0.2]]

@@ -29,7 +29,7 @@ def page(tmp_path_factory):
     for field in ("title", "dataset", "family", "theme"):
         manifest["tasks"]["hope"][field] = NASTY
     manifest["tasks"]["hope"]["classes"] = [NASTY, "<img src=x>", "high"]
-    return assembled(document(store, page_content(store, manifest, folder)))
+    return assembled(document(*page_content(store, manifest, folder)))
 
 
 def test_no_text_of_a_study_breaks_out_of_a_page(page):
@@ -82,8 +82,9 @@ def test_own_scripts_never_make_html_or_code_from_texts():
 
 def test_what_explains_gains_is_the_headline_and_no_bars_where_none_are_drawn(tmp_path):
     study = fake_study(tmp_path / "store", (FakeTask("hope"), FakeTask("role")))
-    content = replace(page_content(*study, tmp_path), answer=replace(SILENT, facts={"headline": "it is so"}))
-    assert document(study[0], content)["importance"] == {"headline": "it is so", "paper": None}
+    results, shown = page_content(*study, tmp_path)
+    shown = replace(shown, answer=replace(SILENT, facts={"headline": "it is so"}))
+    assert document(results, shown)["importance"] == {"headline": "it is so", "paper": None}
 
 
 def test_the_plotting_library_is_the_one_that_notice_names():

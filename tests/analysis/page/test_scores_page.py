@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from analysis.importance.mixed_test import SIGNED
-from analysis.page.document import ScoresContent, assembled, scores_document, write_scores_page
+from analysis.importance.question import of_published
+from analysis.page.document import Report, assembled, scores_document, write_page
 from analysis.report import write_scores_report
 from analysis.results.published import results, table
 from analysis.sections.blocks import Heading, Section, Text
 from analysis.sections.importance import Answer
 from analysis.sections.in_short import sentences_of_scores
-from analysis.sections.study_results import of_published
 
 WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 ANSWER = Answer((), Section("What explains a gain", [Text("Not asked here.")]), {"headline": "not asked here"})
@@ -26,7 +26,7 @@ ANSWER = Answer((), Section("What explains a gain", [Text("Not asked here.")]), 
 def content_of(folder):
     """What the page says, but for the answer to what explains gains, which takes long."""
     sections = Section("", [Heading("Printed scores")]), ANSWER.section
-    return ScoresContent("Printed scores", of_published(folder), ANSWER, (), sections)
+    return Report("Printed scores", of_published(folder), ANSWER, sections)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_the_report_of_printed_scores_writes_one_page_beside_its_text(tmp_path):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
-    write_scores_page(content_of(folder), folder / "report.html")
+    write_page(content_of(folder), (), folder / "report.html")
     return (folder / "report.html").as_uri()
 
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from analysis.importance.grid import Specification, grid_of
+from analysis.importance.question import of_own_table
 from analysis.results.published import results
 from analysis.results.results import read_own_table
 from analysis.sections.answers import ratings as ratings_section
+from analysis.sections.answers import write_answers
 from analysis.sections.importance import guarded_answer, paper_answer, ratings_table
-from analysis.sections.study_results import of_own_table, write_answers
 from harness.cli.main import main
 from tasks.errors import BadRow, MissingData
 

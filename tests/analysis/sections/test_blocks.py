@@ -1,18 +1,11 @@
-"""Every kind of block in both printers, and a store of which a command sees one state."""
+"""Every kind of block in both printers."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from adapters_store import Store
-from adapters_store.key import CorruptRecord, MissingRecord
-from adapters_store.listing import content_of
 from analysis.page.parts import plain_block, plain_sections
 from analysis.sections.blocks import Bullets, Fold, Heading, Picture, Section, Table, Text, markdown
-from analysis.sections.study_results import Snapshot
-from tests.support.studies.fake_study import FakeTask, fake_study
 
 PRINTED = [
     (Heading("A study"), "# A study", {"kind": "heading", "level": 1, "text": "A study"}),
@@ -63,36 +56,3 @@ def test_sections_stand_under_their_titles_and_the_first_may_have_none():
 
 def test_a_figure_with_an_odd_name_is_still_one_link():
     assert markdown([Section("", [Picture("[x](y)", "a) [b](c.png")])]) == "![[x]\\(y)](a%29%20%5Bb%5D%28c.png)\n"
-
-
-def test_a_snapshot_keeps_what_it_has_read_and_errors_come_again(tmp_path):
-    store, manifest = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")))
-    snapshot, key = Snapshot.of(store), manifest["cells"][0]["key"]
-    record, path = snapshot.get(key), snapshot.open(key, "test.parquet")
-    path.write_bytes(b"changed")
-    (path.parent / "record.json").write_text("changed", encoding="utf-8")
-    assert snapshot.get(key) is record
-    assert snapshot.open(key, "test.parquet") == path
-    assert Snapshot.of(snapshot) is snapshot
-    with pytest.raises(CorruptRecord):
-        Snapshot.of(store).get(key)
-    for _ in range(2):
-        with pytest.raises(MissingRecord):
-            snapshot.get("0" * 64)
-
-
-def test_a_record_is_read_once_for_its_hash_and_its_fields(tmp_path, monkeypatch):
-    store, manifest = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")))
-    keys, reads, content = [cell["key"] for cell in manifest["cells"]], Counter(), Store.content
-
-    def counted(self, key):
-        reads[key] += 1
-        return content(self, key)
-
-    monkeypatch.setattr(Store, "content", counted)
-    snapshot = Snapshot.of(store)
-    assert content_of(snapshot, manifest) == content_of(store, manifest)
-    reads.clear()
-    known = {key: snapshot.get(key) for key in keys}
-    assert not reads
-    assert known == {key: store.get(key) for key in keys}

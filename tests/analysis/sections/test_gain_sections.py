@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from analysis.gains.power import visible_gains
+from analysis.results.study_results import StudyResults
 from analysis.sections import gains as gain_sections
 from analysis.sections.blocks import markdown
-from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.page_study import with_frames
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     folder: Path = tmp_path_factory.mktemp("study")
-    store, manifest = fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")])
-    return StudyResults.of(store, manifest, folder, draws=300)
+    return StudyResults.of(
+        *fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")]), draws=300
+    )
 
 
 def test_every_correction_is_counted_from_its_own_column(study: StudyResults) -> None:
@@ -32,9 +33,8 @@ def test_every_correction_is_counted_from_its_own_column(study: StudyResults) ->
 
 
 def test_the_smallest_visible_gain_of_every_tested_target_is_shown(study: StudyResults) -> None:
-    frame = visible_gains(study.gains)
-    page = markdown([gain_sections.visible(study, frame)])
-    for row in frame.itertuples():
+    page = markdown([gain_sections.visible(study)])
+    for row in study.visible.itertuples():
         assert f"| {row.visible:.1f} | {row.visible_in_grid:.1f} |" in page
     assert "among all 5 gains" in page
-    assert gain_sections.visible(study, visible_gains(study.gains.assign(p=float("nan")))) is None
+    assert gain_sections.visible(with_frames(study, gains=study.gains.assign(p=float("nan")))) is None

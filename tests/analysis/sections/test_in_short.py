@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from analysis.gains.power import visible_gains
 from analysis.importance.mixed_test import SIGNED
+from analysis.importance.question import of_study
 from analysis.report import report
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
-from analysis.sections.in_short import seeds_of, sentences, sentences_of_systems
-from analysis.sections.study_results import Frames, StudyResults
+from analysis.sections.in_short import explanation, seeds_of, sentences
 from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.page_study import with_frames
 
 F1 = (FakeTask("hope"), FakeTask("role"))
 BOTH = (*F1, FakeTask("distress", "continuous"))
 NOTHING = "nothing can be said: too few families"
+EXPLAINED = (f"{NOTHING[0].upper()}{NOTHING[1:]}.",)
 STUDIES: dict[str, dict[str, Any]] = {
     "one seed": {"tasks": BOTH, "helpful": [("role", "hope")]},
     "three seeds": {"tasks": BOTH, "seeds": (1, 2, 3), "helpful": [("role", "hope")]},
@@ -50,12 +51,13 @@ def answer(headline: str = NOTHING, **facts: Any) -> Answer:
 def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
     folder: Path = tmp_path_factory.mktemp("study")
     options = dict(STUDIES[request.param])
-    store, manifest = fake_study(folder, options.pop("tasks"), **{"systems": ("majority", "tfidf")} | options)
-    return StudyResults.of(store, manifest, folder, draws=200)
+    return StudyResults.of(
+        *fake_study(folder, options.pop("tasks"), **{"systems": ("majority", "tfidf")} | options), draws=200
+    )
 
 
 def text_of(study: StudyResults) -> str:
-    return "\n".join(sentences(study, visible_gains(study.gains), answer()))
+    return "\n".join(sentences(study, EXPLAINED))
 
 
 def test_seeds_are_those_that_transfers_have(study: StudyResults) -> None:
@@ -110,9 +112,8 @@ def test_counts_are_those_of_gains_onto_targets_that_have_learned(study: StudyRe
 
 
 def test_without_words_a_sentence_says_what_to_do_and_all_gains_stand_behind_it(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, BOTH, helpful=[("role", "hope")])
-    study = StudyResults.of(store, manifest, tmp_path, draws=200)
-    _, first, second, *others = sentences(study, visible_gains(study.gains), answer())
+    study = StudyResults.of(*fake_study(tmp_path, BOTH, helpful=[("role", "hope")]), draws=200)
+    _, first, second, *others = sentences(study, EXPLAINED)
     assert first.startswith("Gains: none is claimed") and "run the study again, words are trained in seconds" in first
     gains, harms = found(study.gains)
     assert f"of {len(study.gains)} transfers with a p value, {gains or 'no'} gain" in second and harms == 0
@@ -122,9 +123,8 @@ def test_without_words_a_sentence_says_what_to_do_and_all_gains_stand_behind_it(
 def test_each_reason_stands_beside_its_target(tmp_path: Path) -> None:
     helpful = [("role", "hope"), ("tfidf", "hope"), (None, "role"), ("hope", "distress")]
     options = {"systems": ("tfidf",), "best_epoch": {((None, "distress"), 1): 4}}
-    store, manifest = fake_study(tmp_path, BOTH, helpful=helpful, **options)
-    study = StudyResults.of(store, manifest, tmp_path, draws=500)
-    line = sentences(study, visible_gains(study.gains), answer())[1]
+    study = StudyResults.of(*fake_study(tmp_path, BOTH, helpful=helpful, **options), draws=500)
+    line = sentences(study, EXPLAINED)[1]
     assert line.startswith("Gains: of 2 transfers onto the 1 target that have learned, no gains and 2 harms are")
     assert line.endswith(
         "; not counted are 2 more significant gains, onto Title of hope (below words)"
@@ -136,19 +136,19 @@ def test_cells_that_are_best_at_their_last_epoch_are_a_caution_where_they_are_ma
     for name, last, is_said in (("few", [(None, "hope")], False), ("many", [(None, "hope"), ("role", "hope")], True)):
         best = {(pair, 1): 4 for pair in last}
         tasks = (*BOTH, FakeTask("joy"))
-        store, manifest = fake_study(tmp_path / name, tasks, systems=("tfidf",), best_epoch=best)
-        study = StudyResults.of(store, manifest, tmp_path, draws=100)
-        text = sentences(study, pd.DataFrame(), answer())[-2]
+        study = StudyResults.of(*fake_study(tmp_path / name, tasks, systems=("tfidf",), best_epoch=best), draws=100)
+        text = sentences(study, EXPLAINED)[-2]
         assert (f"{100 * len(last) / 16:.1f} % of the cells are best at their last epoch" in text) == is_said
 
 
 def test_what_single_tests_find_is_said_of_targets_that_have_learned(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, F1, systems=("tfidf",), helpful=[("tfidf", "hope"), ("role", "hope")])
-    study = StudyResults.of(store, manifest, tmp_path, draws=300)
-    visible = visible_gains(study.gains)
+    study = StudyResults.of(
+        *fake_study(tmp_path, F1, systems=("tfidf",), helpful=[("tfidf", "hope"), ("role", "hope")]), draws=300
+    )
+    visible = study.visible
     assert visible.visible.notna().all()
     size = visible.visible[visible.target == "role"].item()
-    assert f"finds a true gain of {size:.1f} points in four" in "\n".join(sentences(study, visible, answer()))
+    assert f"finds a true gain of {size:.1f} points in four" in "\n".join(sentences(study, EXPLAINED))
 
 
 def test_extremes_are_those_of_the_counted_gains_and_have_their_sign(study: StudyResults) -> None:
@@ -162,7 +162,7 @@ def test_extremes_are_those_of_the_counted_gains_and_have_their_sign(study: Stud
 
 
 def test_no_sentence_has_an_undefined_number_and_all_fit_a_screen(study: StudyResults) -> None:
-    lines = sentences(study, visible_gains(study.gains), answer())
+    lines = sentences(study, EXPLAINED)
     assert not re.search(r"\bnan\b|<NA>|\bNone\b|\binf\b", "\n".join(lines))
     assert 4 <= len(lines) <= 8
     assert sum(len(line.split()) for line in lines) <= 200
@@ -170,7 +170,7 @@ def test_no_sentence_has_an_undefined_number_and_all_fit_a_screen(study: StudyRe
 
 def test_cautions_name_what_the_frames_flag(study: StudyResults) -> None:
     tested = study.gains[study.gains.p.notna()]
-    *_, cautions, _ = sentences(study, pd.DataFrame(), answer())
+    *_, cautions, _ = sentences(study, EXPLAINED)
     assert cautions.startswith("Reasons for caution: ")
     assert ("made up" in cautions) == study.manifest["synthetic"]
     assert ("not finished" in cautions) == bool((study.cells.status != "done").any())
@@ -183,15 +183,15 @@ def test_cautions_name_what_the_frames_flag(study: StudyResults) -> None:
 
 
 def test_what_explains_gains_comes_with_the_slopes_that_would_have_been_found(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, F1)
-    study = StudyResults.of(store, manifest, tmp_path, draws=100)
+    study = StudyResults.of(*fake_study(tmp_path, F1), draws=100)
     for given, sentence in (
         (slopes(1.62, 2.94), "A slope of 1.6 to 2.9 points per step of a rating would"),
         (slopes(2.0, None), "A slope of 2.0 points per step of 1 of 2 ratings would"),
         (slopes(None), None),
         ([], None),
     ):
-        said = "\n".join(sentences(study, pd.DataFrame(), answer("ratings explain gains", slopes=given)))
+        question = of_study(study, tmp_path)
+        said = "\n".join(explanation(answer("ratings explain gains", slopes=given), question))
         assert "Ratings explain gains." in said
         assert (sentence in said) if sentence else ("A slope" not in said)
 
@@ -206,9 +206,9 @@ def test_a_study_of_systems_names_the_best_those_tied_with_it_and_how_far_the_ad
         study={"transfers": False},
     )
     manifest["cells"] = [cell for cell in manifest["cells"] if cell["role"] != "transfer"]
-    results = StudyResults.of(store, manifest, tmp_path / "results", draws=300)
-    board = Frames.of(store, manifest, draws=300).board()
-    first, hope, role, cautions, following = sentences_of_systems(results, board)
+    results = StudyResults.of(store, manifest, draws=300)
+    board = results.leaderboard
+    first, hope, role, cautions, following = sentences(results)
     assert following.startswith("Next: more seeds")
     assert "8 of 8 cells are finished" in first
     rows = board.board.set_index(["target", "system"])
@@ -234,14 +234,10 @@ def test_families_that_share_texts_are_named_with_what_mends_it(tmp_path, is_one
     for name, task in manifest["tasks"].items():
         task["family"] = "one" if is_one_family else name
     store.write_manifest("fake", manifest)
-    results = StudyResults.of(store, manifest, tmp_path / "results", draws=200)
-    results = replace(
-        results,
-        gains=results.gains.assign(
-            contaminated=((results.gains.intermediate == "hope") & (results.gains.target == "role")).astype("boolean")
-        ),
-    )
-    last, following = sentences(results, visible_gains(results.gains))[-2:]
+    results = StudyResults.of(store, manifest, draws=200)
+    is_shared = (results.gains.intermediate == "hope") & (results.gains.target == "role")
+    results = with_frames(results, gains=results.gains.assign(contaminated=is_shared.astype("boolean")))
+    last, following = sentences(results, EXPLAINED)[-2:]
     mended = "Next: give one `family` to tasks that share texts: Title of hope and Title of role."
     assert following == mended if not is_one_family else following.startswith("Next: `empathy-transfer study power")
     said = "tests over families take for unrelated what shares texts (Title of hope and Title of role): give both one"
@@ -258,5 +254,5 @@ NEXT = {
 
 
 def test_the_last_line_is_the_step_that_is_due(study: StudyResults, request: pytest.FixtureRequest) -> None:
-    last = sentences(study, visible_gains(study.gains))[-1]
+    last = sentences(study)[-1]
     assert last.startswith(NEXT.get(request.node.callspec.params["study"], "Next: "))

@@ -9,7 +9,8 @@ import pytest
 from analysis.gains.baselines import OTHERS
 from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import COLUMNS
-from analysis.gains.power import visible_gains
+from analysis.importance.question import of_study
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import markdown
 from analysis.sections.reviewer import (
     LEFT_OUT,
@@ -20,7 +21,6 @@ from analysis.sections.reviewer import (
     rejections,
     units,
 )
-from analysis.sections.study_results import StudyResults
 from analysis.tables import framed
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -138,9 +138,11 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
 
 def test_a_report_answers_with_its_tables_beside_it(tmp_path):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
-    store, manifest = fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")])
-    study = StudyResults.of(store, manifest, tmp_path, draws=300).with_controls(store)
-    page = markdown([answers(study, visible_gains(study.gains), tmp_path)])
+    study = StudyResults.of(
+        *fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")]), draws=300
+    )
+    section = answers(study, of_study(study, tmp_path), {})
+    page = markdown([section])
     for part in (
         "## Answers for a reviewer",
         "max-T (grid)",
@@ -149,12 +151,11 @@ def test_a_report_answers_with_its_tables_beside_it(tmp_path):
     ):
         assert part in page
     assert "nan" not in page.casefold()
-    tables = {file.stem for file in tmp_path.glob("*.csv")}
-    assert tables == {f"reviewer_{name}" for name in ("rejections", "units", "changes", "claims", "second_metric")}
-    assert pd.read_csv(tmp_path / "reviewer_rejections.csv").n_tests.iloc[-1] == study.gains.p.notna().sum()
+    names = ("explained", "rejections", "units", "changes", "claims", "second_metric")
+    assert set(section.lists) == {f"reviewer_{name}" for name in names}
+    assert section.lists["reviewer_rejections"].n_tests.iloc[-1] == study.gains.p.notna().sum()
 
 
 def test_without_a_tested_gain_the_section_says_so(tmp_path):
-    store, manifest = fake_study(tmp_path / "store", (FakeTask("hope"),))
-    study = StudyResults.of(store, manifest, tmp_path, draws=100)
-    assert "no claim to change" in markdown([answers(study, visible_gains(study.gains), tmp_path)])
+    study = StudyResults.of(*fake_study(tmp_path / "store", (FakeTask("hope"),)), draws=100)
+    assert "no claim to change" in markdown([answers(study, of_study(study, tmp_path), {})])

@@ -7,16 +7,16 @@ from io import StringIO
 import pandas as pd
 import pytest
 
-from analysis.figures.paper_figures import percent_squares, write_figures
+from analysis.figures.paper_figures import paper_figures, percent_squares
 from analysis.gains.gains import gains
+from analysis.importance.question import of_grids
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import MARGIN
+from analysis.results import study_results
 from analysis.results.published import results, table
 from analysis.results.results import Results
-from analysis.sections import study_results
-from analysis.sections.answers import half_data, ratings, themes
+from analysis.sections.answers import half_data, ratings, themes, write_answers
 from analysis.sections.importance import ratings_table, score_matrix
-from analysis.sections.study_results import of_study, write_answers
 from harness.cli.main import main, parser
 from tasks.errors import BadInput
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -24,7 +24,6 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 
 def answered(question):
     """The sections of all answers but what explains gains."""
-    question.out.mkdir(parents=True, exist_ok=True)
     return [section for section in (ratings(question), themes(question), half_data(question)) if section]
 
 
@@ -140,12 +139,12 @@ def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(comman
         computed.append(options.get("exact", False))
         return gains(*study, draws=draws // 50, **options)
 
-    def stop(frames):
-        raise BadInput(f"maxima of {set(drawn(frames).draws_of_maxima.tolist())} draws")
+    def stop(study):
+        raise BadInput(f"maxima of {set(drawn(study).draws_of_maxima.tolist())} draws")
 
-    drawn = study_results.Frames.gains
+    drawn = study_results.StudyResults.gains.func
     monkeypatch.setattr(study_results, "gains", with_few_draws)
-    monkeypatch.setattr(study_results.Frames, "gains", stop)
+    monkeypatch.setattr(study_results.StudyResults, "gains", property(stop))
     where = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
     for _ in range(2):
         assert main([*command.split(), "fake", "--exact", *where]) == 2
@@ -164,7 +163,7 @@ def test_what_is_no_study_has_no_exact_gains(command, capsys):
 
 def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
     by_setting = stored(tmp_path)
-    question = of_study(by_setting, tmp_path / "out")
+    question = of_grids(by_setting, tmp_path / "out")
     page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "## Less data" in page
     assert "Without ratings: " in page
@@ -176,18 +175,18 @@ def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
     ]
     squares = percent_squares(by_setting["full"], "pearson_r").set_index("intermediate")
     assert squares.status.drop("").to_dict() == {"epitome_er": "undefined", "one": "missing", "two": "not_planned"}
-    drawn = write_figures(question.results, question.counted, tmp_path / "out")
+    drawn = [files for figure in paper_figures(question) for files in figure.write(tmp_path / "out")]
     assert all(path.stat().st_size > 5000 for one in drawn for path in (one.png, one.svg))
 
 
 def test_a_study_whose_pairs_are_all_missing_is_analyzed(tmp_path):
     pairs = [(a, b) for a in ("epitome_er", "one", "two") for b in ("epitome_er", "one", "two")]
     by_setting = stored(tmp_path, absent=pairs, constant=[], settings=("full",))
-    question = of_study(by_setting, tmp_path / "out")
+    question = of_grids(by_setting, tmp_path / "out")
     page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "cannot be compared" in page
     assert score_matrix(question.results, "macro_f1").drop(columns="intermediate").notna().sum().sum() == 0
-    write_figures(question.results, question.counted, tmp_path / "out")
+    assert [figure.write(tmp_path / "out") for figure in paper_figures(question)]
 
 
 def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
@@ -196,21 +195,21 @@ def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
     for task in manifest["tasks"].values():
         task["theme"] = ""
     by_setting = Results.by_setting(store, manifest, gains(store, manifest, draws=100))
-    question = of_study(by_setting, tmp_path / "out")
+    question = of_grids(by_setting, tmp_path / "out")
     page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "nothing can be said about what they explain" in page
     assert "No task of these results has a theme" in page
     assert len(ratings_table(by_setting["full"])) == len(differences(by_setting["full"])) == 0
-    write_figures(by_setting["full"], by_setting, tmp_path / "out")
+    assert [figure.write(tmp_path / "out") for figure in paper_figures(question)]
 
 
 def test_made_up_data_say_so(tmp_path):
     by_setting = stored(tmp_path, synthetic=True)
-    question = of_study(by_setting, tmp_path / "out")
+    question = of_grids(by_setting, tmp_path / "out")
     assert write_answers(question, answered(question)).read_text(encoding="utf-8").startswith("# SYNTHETIC DATA: ")
-    drawn = write_figures(question.results, question.counted, tmp_path / "out")
-    assert all(one.title.startswith("SYNTHETIC DATA: ") for one in drawn)
-    assert all("SYNTHETIC DATA" in one.svg.read_text(encoding="utf-8") for one in drawn)
+    assert all(one.title.startswith("SYNTHETIC DATA: ") for one in paper_figures(question))
+    drawn = [files for one in paper_figures(question) for files in one.write(tmp_path)]
+    assert all("SYNTHETIC DATA" in files.svg.read_text(encoding="utf-8") for files in drawn)
 
 
 def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):

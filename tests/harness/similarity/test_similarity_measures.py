@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from adapters_store import Store
-from analysis.importance.similarity import stored_similarities
+from analysis.results.similarity import stored_similarities
 from harness.engines.local import LocalEngine, Runner
 from harness.run.grid import run_grid
 from harness.similarity.embeddings import logme

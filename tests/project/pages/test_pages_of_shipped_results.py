@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from adapters_store import Store
+from analysis.gains.cells import Snapshot
 from analysis.manuscript.frames import read_data, stored_study, write_data
 from analysis.manuscript.paper import numbers
-from analysis.sections.study_results import Snapshot
 from harness.cli.main import main
 from harness.sharing.stored import open_study
 

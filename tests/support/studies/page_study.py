@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from adapters_store import Store
-from analysis.gains.cells import Manifest
-from analysis.page.document import ReportContent
+from analysis.gains.cells import Manifest, Snapshot
+from analysis.importance.question import of_study
+from analysis.kept import NOWHERE
+from analysis.page.document import Report
 from analysis.report import report
+from analysis.results.study_results import StudyResults
 from analysis.sections import study as study_sections
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
-from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 HISTORY = [{"epoch": epoch, "train_loss": 1.0 / epoch, "validation": 0.1 * epoch} for epoch in (1, 2, 3, 4)]
@@ -60,11 +65,23 @@ def page_of_every_kind(folder: Path) -> Path:
     return report(store, manifest, folder / "out", draws=200).page.parent / "report.html"
 
 
-def page_content(store: Store, manifest: Manifest, out: Path, *, draws: int = 100) -> ReportContent:
-    """What a report of the study would have on its page, but for the answers about ratings and features."""
-    study = StudyResults.of(store, manifest, out, draws=draws).with_controls(store)
+def page_content(store: Store, manifest: Manifest, out: Path, *, draws: int = 100) -> tuple[StudyResults, Report]:
+    """A study and what its report would have on its page, but for the answers about ratings and features."""
+    study = StudyResults.of(store, manifest, draws=draws)
     sections = [part(study) for part in (study_sections.opening, study_sections.tasks, study_sections.caveats)]
-    return ReportContent(study, SILENT, (), sections)
+    return study, Report(str(manifest["study"]["title"]), of_study(study, out), SILENT, sections)
+
+
+def study_of(manifest: Manifest, **frames: pd.DataFrame) -> StudyResults:
+    """A study without a store that has these frames and no others."""
+    return with_frames(StudyResults(Snapshot(Path("nowhere")), manifest), kept=NOWHERE, **frames)
+
+
+def with_frames(study: StudyResults, **frames: Any) -> StudyResults:
+    """The study with other frames in the place of its own; what follows from these is computed anew."""
+    other = replace(study)
+    vars(other).update(frames)
+    return other
 
 
 def document_in(html: str) -> dict[str, Any]:

@@ -8,11 +8,12 @@ import pytest
 from analysis.figures.heatmaps import all_squares, colour_limit, heatmap, of_merged
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import planned_cells
-from analysis.gains.comparisons import AGAINST, MEANS, MERGED, merged_gains, merged_means, retained
+from analysis.gains.comparisons import AGAINST, MEANS, MERGED, merged_gains, merged_means
 from analysis.gains.gains import gains
+from analysis.results.study_results import StudyResults
 from analysis.sections.gains import merged as section
-from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.page_study import study_of, with_frames
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("tone"))
 BEST = {"rule": "outputs", "best": 1, "by": "validation", "weights": {"similarity": "logme", "measures": {}}}
@@ -128,9 +129,8 @@ def test_means_are_over_targets_with_intervals_of_students_t(made):
 
 def test_they_stand_below_a_line_in_the_heatmap_and_deepen_no_colour(made):
     pairs, alone, rows = gains(*made, draws=50), baselines(*made, draws=50), merged_gains(*made, draws=50)
-    own, both = (
-        all_squares(pairs, alone, made[1], metric="macro_f1", setting="full", merged=merged) for merged in (None, rows)
-    )
+    both = all_squares(study_of(made[1], gains=pairs, baselines=alone, merged=rows), "macro_f1", "full")
+    own = both[~of_merged(both)]
     assert list(dict.fromkeys(both.row[of_merged(both)])) == ["merged: all", "merged: best"]
     assert list(dict.fromkeys(both.row))[-2:] == ["merged: all", "merged: best"]
     figure = heatmap(both, title="t", metric="macro_f1", limit=colour_limit(own.points))
@@ -140,10 +140,8 @@ def test_they_stand_below_a_line_in_the_heatmap_and_deepen_no_colour(made):
 
 def test_the_section_names_rows_targets_and_what_each_was_held_against(made, tmp_path):
     store, manifest = made
-    study = StudyResults.of(store, manifest | {"left_out": {"all -> x": "no task"}}, tmp_path, draws=50).with_controls(
-        store
-    )
-    block = section(study, retained(store, manifest))
+    study = StudyResults.of(store, manifest | {"left_out": {"all -> x": "no task"}}, draws=50)
+    block = section(study)
     assert block.title == "Merged intermediates"
     _, sentence, means, _, each, left_out = block.blocks
     assert sentence.text.startswith("Of 6 finished rows of targets, ")
@@ -151,8 +149,7 @@ def test_the_section_names_rows_targets_and_what_each_was_held_against(made, tmp
     assert len(each.rows) == 6
     assert "less chosen single" in each.head
     assert left_out.text == "all -> x: no task"
-    bare = StudyResults.of(store, manifest, tmp_path, draws=50)
-    assert section(bare, retained(store, manifest)) is None
+    assert section(with_frames(study, merged=study.merged[:0])) is None
 
 
 @pytest.mark.simulation

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.figures.explanations import budget_curves
+from analysis.figures.paper_figures import budget_curves
 from analysis.importance.choosing import (
     BUDGET,
     EFFECTS,
@@ -25,9 +25,9 @@ from analysis.importance.choosing import (
     row_share,
     share_by_chance,
 )
-from analysis.importance.similarity import SIMILARITIES
+from analysis.importance.question import Question
+from analysis.results.similarity import SIMILARITIES
 from analysis.sections.answers import budgeted
-from analysis.sections.study_results import Question
 
 NOTHING = pd.DataFrame(columns=list(SIMILARITIES))
 
@@ -130,6 +130,7 @@ def test_a_page_says_what_a_budget_costs_and_draws_it(published, tmp_path):
     assert next(iter(table.rows))[:1] == ["random"]
     assert verdict.text == "Less regret than in a random order, with limits below 0: none."
     assert "9.3 %" in share.text
+    section.write(tmp_path)
     assert (tmp_path / picture.file).is_file()
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"budget.csv", "budget.png", "budget.svg"}
     assert (tmp_path / "tables" / "budget.csv").is_file()

@@ -20,9 +20,9 @@ from analysis.importance.choosing import (
     regret,
     summary,
 )
-from analysis.importance.similarity import SIMILARITIES, reciprocal_rank_fusion
+from analysis.importance.question import Question
+from analysis.results.similarity import SIMILARITIES, reciprocal_rank_fusion
 from analysis.sections.answers import choosing
-from analysis.sections.study_results import Question
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 SCORE = np.array([0.5, 0.9, 0.7, 0.6])
@@ -152,7 +152,7 @@ def test_a_page_tells_how_right_rankings_were_beside_a_random_order(published, s
     assert ("data_similarity", 18, "1.000 (1.000 to 1.000)") in [row[:3] for row in table.rows]
     assert "data_similarity" in verdict.text
     assert "task_similarity" not in verdict.text
-    assert {path.name for path in (tmp_path / "tables").iterdir()} >= {"choosing.csv", "choosing_targets.csv"}
+    assert set(section.frames) == {"choosing", "choosing_targets"}
 
 
 def test_a_page_of_too_few_transfers_says_so(published, tmp_path):

@@ -17,6 +17,7 @@ from scipy.stats import t as student
 from adapters_store import Store
 from analysis.gains.cells import cells
 from analysis.results.comparisons import flat
+from analysis.results.study_results import StudyResults
 from analysis.sections.compare import (
     COMPARED,
     GAIN,
@@ -61,7 +62,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def sides(root: Path) -> tuple[Side, Side]:
     store = Store(root)
-    first, second = (side_of_study(store, store.manifest(name)) for name in ("first", "second"))
+    first, second = (side_of_study(StudyResults.of(store, store.manifest(name))) for name in ("first", "second"))
     return first, second
 
 

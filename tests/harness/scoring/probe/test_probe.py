@@ -202,7 +202,7 @@ def test_a_text_may_quote_what_was_probed_and_what_the_leaderboard_says(study, p
         (probed.frame.system == "counts-context") & (probed.frame.operation == SWAPPED) & (probed.frame.target == ROLE)
     ]
     assert quoted["ProbeChangedCountsContextSwappedEmpdialRole"].printed == printed("score", changed)
-    board = subject.board.board.set_index(["system", "target"])
+    board = subject.stored.leaderboard.board.set_index(["system", "target"])
     assert quoted["BoardScoreMajorityEpitomeEr"].printed == printed("score", board.score["majority", ER])
     assert quoted["BoardLowAdapterAloneEpitomeEr"].printed == printed("score", board.low["adapter alone", ER])
     assert {"BoardPairPMaxAdapterAloneCountsEpitomeEr"} <= set(quoted)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.results.leaderboard import leaderboard
-from analysis.sections.study import asked_rows
+from analysis.sections.study import were_asked
 from harness.engines.local import Job
 from harness.study.plan import Pack
 from tests.support.studies.small_study import run_systems, small_study, system_cell_of
@@ -104,7 +104,7 @@ def test_the_leaderboard_has_price_agreement_and_gaps_of_what_was_asked_alone(se
     assert board.agreement["prompted"] == 1.0
     assert board.unanswered["prompted"] == results["unanswered"]["test"] / 16 > 0
     assert board.drop("prompted")[["dollars", "agreement"]].isna().all(axis=None)
-    assert [row[2] for row in asked_rows(board.reset_index())] == ["prompted"]
+    assert were_asked(board.reset_index()).system.tolist() == ["prompted"]
 
 
 def test_answers_that_change_from_run_to_run_are_counted(server, tmp_path):

@@ -21,14 +21,14 @@ from adapters_store.measures import (
     weights_inputs,
 )
 from analysis.importance.grid import pair_features
-from analysis.importance.similarity import (
+from analysis.results.results import Results
+from analysis.results.similarity import (
     SIMILARITIES,
     cosine,
     data_embeddings,
     reciprocal_rank_fusion,
     stored_similarities,
 )
-from analysis.results.results import Results
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))

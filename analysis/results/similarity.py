@@ -54,8 +54,11 @@ def stored_similarities(store: Store, manifest: Manifest) -> pd.DataFrame:
     among all whose adapter was measured), so they compare intermediates of one target and are not symmetric.
     """
     tasks = list(manifest["tasks"])
+    vectors = data_embeddings(store, manifest)
     by_column = {
-        "data_similarity": _cosines(data_embeddings(store, manifest)),
+        "data_similarity": {
+            (a, b): cosine(vector, other) for a, vector in vectors.items() for b, other in vectors.items() if a != b
+        },
         "task_similarity": _fused_ranks(_task_embeddings(store, manifest, SAMPLED)),
         "task_similarity_vu": _fused_ranks(_task_embeddings(store, manifest, VU)),
         **_of_pairs(store, manifest),
@@ -114,10 +117,6 @@ def _task_embeddings(store: Store, manifest: Manifest, mode: str) -> dict[str, d
     keys = baseline_keys(manifest)
     measured = {name: _measure(store, TASK_EMBEDDING, task_embedding_inputs(key, mode)) for name, key in keys.items()}
     return {name: measure.result["components"] for name, measure in measured.items() if measure is not None}
-
-
-def _cosines(vectors: Mapping[str, Sequence[float]]) -> dict[tuple[str, str], float]:
-    return {(a, b): cosine(vector, other) for a, vector in vectors.items() for b, other in vectors.items() if a != b}
 
 
 def _fused_ranks(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
