@@ -80,7 +80,10 @@ def list_tasks(options: argparse.Namespace) -> int:
     registry = Registry.load([Path(folder) for folder in options.registry])
     rows = [_list_row(task, Path(options.data)) for task in registry.tasks.values() if _passes(task, options)]
     if options.long:
-        rows = [row | _long_row(registry.task(str(row["task"])), options) for row in rows]
+        with Steps(quiet=options.json) as steps:
+            for number, row in enumerate(rows, start=1):
+                row |= _long_row(registry.task(str(row["task"])), options)
+                steps.show(number, len(rows), "fitting words")
     print_rows(rows, as_json=options.json, spare=("language", "title", "metric", "family"))
     return 0
 
@@ -101,7 +104,7 @@ def show_task(options: argparse.Namespace) -> int:
         print_json(shown)
     else:
         for name, value in shown.items():
-            print(f"{name:12} {_shown_value(value)}")
+            print(f"{name:18} {_shown_value(value)}")
     return 0
 
 
