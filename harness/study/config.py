@@ -30,8 +30,8 @@ from tasks.fields import (
     matching,
     misfits,
 )
-from tasks.splits.folds import Protocol
 from tasks.splits.loading import KINDS
+from tasks.splits.protocol import Protocol
 from tasks.task import Id, Task
 
 Seeds = Annotated[tuple[Count, ...], distinct]

@@ -21,7 +21,8 @@ from tasks.errors import BadInput
 from tasks.readers import TaskRows, read_task
 from tasks.splits.as_published import as_published
 from tasks.splits.clean import NAMES, Parts, clean, units_of
-from tasks.splits.folds import Protocol, cut, make_folds
+from tasks.splits.folds import cut, make_folds
+from tasks.splits.protocol import Protocol
 from tasks.task import Example, Task
 
 KINDS = ("clean", "as-published")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ import pytest
 from adapters_store import Store, key_of
 from analysis.results.answers import CONSTANTS, FILE, rationale_rows
 from analysis.results.leaderboard import leaderboard
+from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import markdown
 from analysis.sections.study import RATIONALE_HEAD
 from analysis.sections.study import leaderboard as section
@@ -99,15 +99,16 @@ def test_a_study_s_rationales_are_printed_with_their_constants(tmp_path, command
 
     monkeypatch.setattr(Store, "get", get)
     monkeypatch.setattr(Store, "open", open_)
-    board = leaderboard(store, manifest, draws=50)
+    study = StudyResults.of(store, manifest, draws=50)
+    board = study.leaderboard
     assert rows_in_words(board.rationales)[1:] == [
         tuple([name, *(f"{value:.3f}" for form in ("epitome", "micromodels", "corrected")
                        for value in by_name(board.rationales.to_dict("records"))[name, form])])
         for name in CONSTANTS
     ]  # fmt: skip
     assert len(rows_in_words(board.rationales)[0]) == len(RATIONALE_HEAD)
-    page = markdown([section(SimpleNamespace(title=str.title), board, ())])
-    assert "**Hope** full data, 72 of 120 test rows have a rationale:" in page
+    page = markdown([section(study)])
+    assert "**Title of hope** full data, 72 of 120 test rows have a rationale:" in page
     for row in rows_in_words(board.rationales):
         assert f"| {' | '.join(row)} |" in page
     code, out, _ = command("systems", "leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out")

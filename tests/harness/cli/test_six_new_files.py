@@ -143,7 +143,7 @@ def test_an_error_names_the_entry_that_was_asked_for_and_nothing_is_left(tmp_pat
     ]
     assert main(words) == 2
     error = capsys.readouterr().err
-    assert f"{registry / 'replies.toml'}: `files`" in error and ".part" not in error and error.count("\n") == 1
+    assert f"{registry / 'replies.toml'}: files '" in error and ".part" not in error and error.count("\n") == 1
     assert not list(registry.iterdir())
 
 

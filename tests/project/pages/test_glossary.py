@@ -27,7 +27,7 @@ def headings():
             of_name = isinstance(node, ast.Assign | ast.AugAssign) and "head" in ast.unparse(
                 node.targets[0] if isinstance(node, ast.Assign) else node.target
             )
-            of_table = isinstance(node, ast.Call) and ast.unparse(node.func) == "Table" and bool(node.args)
+            of_table = isinstance(node, ast.Call) and ast.unparse(node.func) in ("Table", "Column") and bool(node.args)
             if of_name or of_table:
                 part = node.value if of_name else node.args[0]
                 yield from ((path.name, leaf.value) for leaf in ast.walk(part) if isinstance(leaf, ast.Constant))

@@ -9,8 +9,8 @@ from harness.study.plan import make_plan
 from tasks.errors import BadInput, BadStudy
 from tasks.registry import Registry
 from tasks.splits.contamination import contacts
-from tasks.splits.folds import Protocol
 from tasks.splits.loading import load
+from tasks.splits.protocol import Protocol
 
 SIBLINGS = ("epitome_er", "epitome_ip", "epitome_ex")
 SHARES, FOLDS = Protocol((0.75, 0.05, 0.2)), Protocol(folds=5)
