@@ -53,15 +53,6 @@ def test_no_record_names_a_path_or_a_text(cells, store, tmp_path):
                 assert b"harsh" not in file.read_bytes()
 
 
-def test_the_same_cell_trained_twice_gives_the_same_bytes(cells, tiny, store, tmp_path):
-    splits, _, two, transfer = cells
-    again = Store(tmp_path / "again")
-    for cell in (two, transfer):
-        run_cells([cell], tiny, splits[cell.target], again, silent)
-        for name in ("test.parquet", "adapter/adapter.safetensors", "adapter/model_head.safetensors"):
-            assert again.open(cell.key, name).read_bytes() == store.open(cell.key, name).read_bytes()
-
-
 def test_a_store_may_keep_the_adapters_of_baselines_only(cells, tiny, tmp_path, store):
     splits, _, two, transfer = cells
     lean = Store(tmp_path / "lean")
