@@ -101,7 +101,7 @@ def test_a_store_that_is_not_there_is_one_line_and_is_not_created(capsys, tmp_pa
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("arguments", [("store", "list"), ("status",), ("status", "tiny")])
+@pytest.mark.parametrize("arguments", [("store", "list"), ("status",)])
 def test_listing_loads_nothing_heavy(command, store, arguments):
     script = (
         "import sys; from harness.cli.main import main; code = main(sys.argv[1:]); "
