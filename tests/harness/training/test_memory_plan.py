@@ -14,7 +14,7 @@ from harness.study.plan import Pack
 from harness.training import memory
 from harness.training.lanes import train as laned
 from harness.training.lanes.fit import LaneTrainer
-from harness.training.memory import Shape, free_bytes, is_out_of_memory, run_in_chunks, shape_of
+from harness.training.memory import OutOfMemory, Shape, free_bytes, is_out_of_memory, run_in_chunks, shape_of
 from harness.training.recipe import Recipe
 from tests.support.studies.toy_column import assert_close
 
@@ -94,6 +94,18 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
     assert not is_out_of_memory(ValueError("out of memory"))
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"))
     assert is_out_of_memory(MemoryError())
+
+
+def test_chunks_shrink_until_one_lane_has_no_room():
+    tried = []
+
+    def too_large(keys, stage):
+        tried.append(len(keys))
+        raise MemoryError
+
+    with pytest.raises(OutOfMemory):
+        run_in_chunks([str(i) for i in range(17)], lambda _: [], lambda: 99, too_large)
+    assert tried == [17, 6, 3, 1]
 
 
 # peaks of fresh processes (docs/training.md): layers, width, heads, lanes, tokens of a row, weights, bytes per value,
