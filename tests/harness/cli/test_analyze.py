@@ -216,8 +216,3 @@ def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):
     with pytest.raises(SystemExit):
         parser().parse_args(["study", "analyze", "--help"])
     assert f"or else {MARGIN:g})" in " ".join(capsys.readouterr().out.split())
-
-
-def test_an_unknown_study_is_one_line(tmp_path, capsys):
-    assert main(["study", "analyze", "nobody", "--store", str(tmp_path)]) == 2
-    assert "nobody" in capsys.readouterr().err

@@ -258,6 +258,7 @@ def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, pack
     [
         (["--licence", "mit"], "nobody is named"),
         (["--creator", "Bernard, Ada"], "SPDX"),
+        (["--creator", "Bernard, Ada", "--licence", "see the file"], "SPDX"),
         (["--creator", "Ada Bernard", "--licence", "mit"], "is not a name"),
         ([*WHO, "--out", "a.zip"], r"a\.zip: an archive is a new \.tar\.gz"),
     ],

@@ -9,14 +9,6 @@ from pathlib import Path
 import pytest
 
 from harness.cli.main import main
-from tasks import synthetic
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    synthetic.write(folder, ["news", "epitome"], rows=300, seed=1)
-    return folder
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:

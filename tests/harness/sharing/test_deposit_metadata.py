@@ -13,7 +13,6 @@ from harness.sharing import outgoing as deposits
 from harness.sharing.outgoing import (
     BadMetadata,
     Deposit,
-    MayNotShare,
     beside,
     creator,
     lock,
@@ -93,26 +92,6 @@ def test_what_is_no_name_is_refused_in_one_line(typed):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (Deposit([], "cc-by-4.0"), "nobody is named"),
-        (Deposit([WHO], ""), "SPDX"),
-        (Deposit([WHO], "see the file"), "SPDX"),
-    ],
-)
-def test_nobody_and_no_licence_are_invented(given, said):
-    with pytest.raises(BadMetadata, match=said):
-        zenodo_metadata(given, "study", "what it is")
-
-
-def test_a_study_with_a_private_task_is_not_archived_for_others(manifest):
-    hidden = {**manifest, "tasks": {**manifest["tasks"], "hope": {**manifest["tasks"]["hope"], "private": True}}}
-    with pytest.raises(MayNotShare, match="task hope is private"):
-        beside(hidden, 4, GIVEN)
-    assert ".zenodo.json" not in beside(hidden, 4)
-
-
 def test_the_page_of_licences_has_every_data_set_with_what_may_be_shared(manifest):
     page = licences_page(manifest)
     assert "| hope | hope | CC-BY-NC-4.0 | yes, naming its authors, not commercially |" in page
@@ -153,7 +132,3 @@ def test_the_lock_names_what_is_installed_and_what_differs_is_named(monkeypatch)
     assert otherwise(there) == ["numpy==0.1", "gone==1"]
     monkeypatch.setattr(deposits, "lock", lambda: "a==1\n")
     assert otherwise("a==1\nb==2\n# c==3\n") == ["b==2"]
-
-
-def test_equal_studies_are_described_in_equal_bytes(manifest):
-    assert beside(manifest, 4, GIVEN) == beside(json.loads(json.dumps(manifest)), 4, GIVEN)

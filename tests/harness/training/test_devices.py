@@ -114,17 +114,6 @@ def test_the_host_waits_for_nothing_while_an_epoch_is_trained_and_once_for_predi
         assert gpu.waits == ["from the device"]
 
 
-def test_lanes_that_leave_a_gpu_leave_the_others_as_they_were(monkeypatch):
-    made, data = network(dropout=0.1), part(24)
-    with pretend_gpu(monkeypatch):
-        here, there = both(made)
-        for one in (here, there):
-            one.advance(data, part(9, 1), 6)
-            one.only([0, 2])
-            one.advance(data, part(9, 1), 6)
-        assert_same_weights(here, there)
-
-
 @pytest.mark.slow
 def test_a_pack_on_a_gpu_has_the_bytes_of_one_here_and_goes_on_from_its_own_checkpoints(
     tiny, toy_splits, tmp_path, monkeypatch, caplog

@@ -20,7 +20,6 @@ from harness.training import model
 from harness.training import model as checks
 from harness.training.library import Trainer, composed
 from harness.training.recipe import Recipe, encoded
-from tasks import synthetic
 from tasks.errors import BadStudy
 from tasks.registry import Registry
 
@@ -202,13 +201,6 @@ def test_a_pair_of_methods_that_makes_no_stack_is_refused(study, tiny, toy_split
 def test_methods_without_a_stack_are_allowed_for_baselines_and_for_going_on(method):
     for change in ("transfers=false", "composition=sequential"):
         assert load_study("tiny", [f"adapter.method={method}", change]).adapter.method == method
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    synthetic.write(folder, ["epitome", "news"], rows=200, seed=1)
-    return folder
 
 
 def planned(data, *changes):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -48,38 +46,10 @@ def shares(logits, labels):
 # By hand.
 
 
-def test_focal_loss_by_hand():
-    # Logits ln 3 and 0 are the probabilities 3/4 and 1/4.
-    # Class 0, gamma 2: (1/4)^2 * -ln(3/4) = 0.0625 * 0.2876821 = 0.01798013.
-    # Class 1, gamma 2: (3/4)^2 * -ln(1/4) = 0.5625 * 1.3862944 = 0.77979058.
-    # Class 0, gamma 5: (1/4)^5 * 0.2876821 = 0.00028094.
-    logits = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0]])
-    assert focal(logits, torch.tensor([0, 1]), 2.0).tolist() == pytest.approx([0.01798013, 0.77979058], abs=1e-7)
-    assert float(focal(logits, torch.tensor([0, 1]), 5.0)[0]) == pytest.approx(0.00028094, abs=1e-8)
-
-
-def test_focal_loss_of_several_labels_by_hand():
-    # The sigmoid of ln 3 is 3/4, that of -ln 3 is 1/4: of the labels 1 and 1 the shares are 3/4 and 1/4, of 0 and 0
-    # they are 1/4 and 3/4; each label's loss is one of those above, and a row's the mean of its two.
-    logits, labels = torch.tensor([[math.log(3), -math.log(3)]] * 2), torch.tensor([[1, 1], [0, 0]])
-    expected = [[0.01798013, 0.77979058], [0.77979058, 0.01798013]]
-    np.testing.assert_allclose(focal(logits, labels, 2.0), expected, atol=1e-7)
-    of_rows = Objective(Loss("focal")).losses(logits, labels)
-    assert of_rows.tolist() == pytest.approx([0.39888536] * 2, abs=1e-7)
-
-
 def test_margins_by_hand():
     # n = 16, 81, 625: n^(1/4) is 2, 3, 5. The largest margin is .5 = C / 2, so C = 1 and the others are 1/3 and 1/5.
     assert margins_of(np.array([16, 81, 625]), 0.5).tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 5])
     assert margins_of(np.array([0, 81, 16]), 0.5).tolist() == pytest.approx([0, 1 / 3, 1 / 2])
-
-
-def test_ldam_loss_by_hand():
-    # Counts 16 and 81: margins 1/2 and 1/3. Logits 1 and 0, scale 2.
-    # Class 0: 2 (1 - 1/2, 0) = (1, 0); ln(e^1 + e^0) - 1 = ln(1 + e^-1) = 0.3132617.
-    # Class 1: 2 (1, 0 - 1/3) = (2, -2/3); 8/3 + ln(1 + e^(-8/3)) = 2.6666667 + 0.0671755 = 2.7338422.
-    logits, margins = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), margins_of(np.array([16, 81]), 0.5)
-    assert ldam(logits, torch.tensor([0, 1]), margins, 2.0).tolist() == pytest.approx([0.3132617, 2.7338422], abs=1e-6)
 
 
 def test_effective_numbers_by_hand():
@@ -128,16 +98,6 @@ def test_ldam_loss_without_margins_at_scale_1_is_cross_entropy_bit_for_bit():
     assert float(whole.mean(logits, labels)) == float(Objective(Loss()).mean(logits, labels))
 
 
-@pytest.mark.parametrize(
-    ("loss", "kind"), fitting(Loss("focal", gamma=0.5), Loss("focal", gamma=5.0), Loss("ldam", scale=3.0)), ids=str
-)
-def test_gradients_are_those_of_finite_differences(loss, kind):
-    logits, labels = rows(kind, 9)
-    objective = Objective.of(loss, labels.numpy(), 3, class_weights="balanced")
-    logits.requires_grad_(True)
-    assert torch.autograd.gradcheck(lambda values: objective.losses(values, labels), logits)
-
-
 @pytest.mark.parametrize("gamma", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize("far", [60.0, 200.0])
 def test_focal_loss_of_a_row_that_is_certain_is_0_and_its_gradient_a_number(gamma, far):
@@ -165,15 +125,6 @@ def test_lanes_sum_what_one_lane_sums_and_the_mean_is_their_share(loss, kind, cl
         assert float(objective.losses(lane, labels).sum()) == pytest.approx(float(own), rel=1e-5)
     whole = float(objective.weights[labels].sum()) if objective.weights is not None and kind != "multilabel" else 24
     assert float(objective.mean(logits, labels)) == pytest.approx(float(summed[0]) / whole, rel=1e-5)
-
-
-def test_deferred_weights_begin_at_their_epoch():
-    labels = rows()[1].numpy()
-    loss = Loss("ldam", deferred_from=3, beta=0.9)
-    before, there = (Objective.of(loss, labels, 3, epoch=epoch) for epoch in (2, 3))
-    assert before.weights is None
-    assert torch.equal(there.weights, effective_weights(np.bincount(labels), 0.9))
-    assert Objective.of(Loss("ldam"), labels, 3, epoch=9).weights is None
 
 
 def test_margins_count_a_class_that_has_no_training_row():

@@ -24,16 +24,6 @@ def attempt_at(cells, tiny, splits, store):
     return Attempt(cells, Recipe.of(cells), tiny, splits, store, lambda *_: None, Device("cpu"))
 
 
-def test_a_recipe_holds_what_all_share_once_and_what_differs_for_each(cells):
-    made = Recipe.of(cells)
-    spec = cells[0].spec
-    assert (made.target, made.seed, made.metric, made.kind) == ("one", 1, spec["metric"], spec["label"]["kind"])
-    assert (made.epochs, made.batch_size) == (spec["training"]["epochs"], spec["training"]["batch_size"])
-    assert (made.adapter, made.composition, made.is_stacked) == (spec["adapter"], "stack", True)
-    assert made.learning_rates == [spec["training"]["learning_rate"], 0.009]
-    assert made.noise == ["transfer/two", "transfer/three"]
-
-
 def test_some_cells_of_a_recipe_keep_their_own_rates_and_noise(cells):
     assert Recipe.of(cells).only([1]) == Recipe.of(cells[1:])
 
@@ -59,9 +49,3 @@ def test_a_second_attempt_is_the_same_one_at_smaller_rates_with_checkpoints_of_i
         "fold-2",
         "fold-3",
     ]
-
-
-def test_an_attempt_is_called_by_its_first_cell_and_the_number_of_others(cells, tiny, toy_splits, store):
-    attempt = attempt_at(cells, tiny, toy_splits("one"), store)
-    assert attempt.label == f"{cells[0].label} and 1 more lanes"
-    assert attempt.only([1]).label == cells[1].label

@@ -6,7 +6,6 @@ import json
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from adapters.composition import Stack
@@ -18,7 +17,6 @@ from harness.training import model
 from harness.training import model as checks
 from harness.training.batches import training_batches
 from harness.training.recipe import Recipe
-from tasks import metrics
 
 
 def silent(*_):
@@ -40,13 +38,6 @@ def test_seed_recipe_is_golden():
     assert seed_of(1, "epitome_er", "adapter") == 2903527413000523772
 
 
-def test_records_hold_predictions_that_give_the_stored_score(cells, store):
-    for cell in cells[1:]:
-        frame = pd.read_parquet(store.open(cell.key, "test.parquet"))
-        logits = frame[[c for c in frame if c.startswith("logit_")]].to_numpy()
-        assert store.get(cell.key).results["test"] == pytest.approx(metrics.score("macro_f1", frame["label"], logits))
-
-
 def test_history_has_a_row_per_epoch_and_the_best_epoch_is_the_first_of_the_best(cells, store):
     history = json.loads(store.open(cells[1].key, "history.json").read_text())
     scores = [row["validation"] for row in history]
@@ -60,15 +51,6 @@ def test_no_record_names_a_path_or_a_text(cells, store, tmp_path):
             if file.is_file():
                 assert str(tmp_path).encode() not in file.read_bytes()
                 assert b"harsh" not in file.read_bytes()
-
-
-def test_the_same_cell_trained_twice_gives_the_same_bytes(cells, tiny, store, tmp_path):
-    splits, _, two, transfer = cells
-    again = Store(tmp_path / "again")
-    for cell in (two, transfer):
-        run_cells([cell], tiny, splits[cell.target], again, silent)
-        for name in ("test.parquet", "adapter/adapter.safetensors", "adapter/model_head.safetensors"):
-            assert again.open(cell.key, name).read_bytes() == store.open(cell.key, name).read_bytes()
 
 
 def test_a_store_may_keep_the_adapters_of_baselines_only(cells, tiny, tmp_path, store):
@@ -121,13 +103,6 @@ def test_the_wrong_call_order_fails_the_composition_and_the_liveness_check(cells
         checks.check_composition(network, Recipe.of([transfer]), transfer.label)
     batch = {"input_ids": torch.randint(5, 60, (4, 12)), "attention_mask": torch.ones(4, 12, dtype=torch.long)}
     assert checks.liveness(network, transfer.target, batch) <= checks.ALIVE
-
-
-def test_training_the_whole_stack_fails_the_check_of_trainable_parameters(cells, tiny, store):
-    network, transfer = composed(cells, tiny, store)
-    network.train_adapter(Stack(model.INTERMEDIATE, transfer.target))
-    with pytest.raises(checks.WrongComposition, match=r"intermediate.* is trained"):
-        checks.check_trainable(network, Recipe.of([transfer]), transfer.label)
 
 
 def test_batches_are_a_permutation_sorted_from_long_to_short():

@@ -142,21 +142,19 @@ def test_an_epoch_sees_one_window_of_every_row_and_in_time_all_of_them():
     assert part.draw_windows(7) == part.draw_windows(7)
 
 
-def test_class_weights_change_what_is_learned(study, tiny, store):
+def rare_splits():
+    """Splits of a toy task with 5 rows of one class among 40."""
     rare = toy("binary")
-    train = tuple(row._replace(label=int(i < 5)) for i, row in enumerate(rare.train))
-    logits = []
+    return replace(rare, train=tuple(row._replace(label=int(i < 5)) for i, row in enumerate(rare.train)))
+
+
+def test_class_weights_change_what_is_learned(study, tiny, store):
+    rare, logits = rare_splits(), []
     for weights in ("none", "balanced"):
-        splits = replace(rare, train=train, task=replace(rare.task, class_weights=weights))
+        splits = replace(rare, task=replace(rare.task, class_weights=weights))
         _, frame = stored(make_cell(study, tiny, splits, seed=1, setting="full"), tiny, splits, store)
         logits.append(columns(frame, "logit"))
     assert (logits[1][:, 1] - logits[1][:, 0]).mean() > (logits[0][:, 1] - logits[0][:, 0]).mean() + 0.1
-
-
-def rare_splits():
-    """Splits of a toy task with 5 rows of one class among 40, and another loss than the usual learns it otherwise."""
-    rare = toy("binary")
-    return replace(rare, train=tuple(row._replace(label=int(i < 5)) for i, row in enumerate(rare.train)))
 
 
 @pytest.mark.parametrize("loss", [{"kind": "focal", "gamma": 5.0}, {"kind": "ldam", "deferred_from": 2}], ids=str)

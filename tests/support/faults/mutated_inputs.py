@@ -1,9 +1,11 @@
-"""Inputs of eight kinds with random damage: what comes out is a result or one of our own errors, soon and in bounds.
+"""Inputs of five kinds with random damage: what comes out is a result or one of our own errors, soon and in bounds.
 
-python -m tests.support.faults.mutated_inputs --times 20000 --seed 1 [--only readers archives]
+python -m tests.support.faults.mutated_inputs --times 20000 --seed 1 [--only readers adapters]
 
 Each kind has a few small good inputs; a round takes one, changes some bytes or swaps a piece for something nasty, and
 reads it as a command would. Rounds run in forked children with a limit of 1 GB of memory and 10 seconds for each input.
+Entries, studies and archives are damaged in tests of their own (test_fuzz_entries.py, test_fuzz_studies.py and
+test_fuzz_archives.py).
 Exit code 1 if anything but a BadInput or StoreError came out.
 """
 
@@ -75,18 +77,15 @@ class Kind:
 
 
 def kinds(folder: Path) -> dict[str, Kind]:
-    """All eight; what is costly to make is made once, in ``folder``."""
+    """All five; what is costly to make is made once, in ``folder``."""
     return {
         "readers": Kind(_tables(folder), _read_rows),
-        "entries": Kind((("mine.toml", _entry()),), _read_entry),
-        "studies": Kind((("mine.toml", _study()),), _read_study),
         "grids": Kind((("grid.csv", _grid()),), _read_grid),
         "ratings": Kind(
             (("ratings.csv", b"task,construct,rater,value\nmine,link,A,2\nmine,link,B,4\n"),), _read_ratings
         ),
         "scores": Kind(_tables(folder), _read_texts),
         "adapters": _adapters(folder),
-        "archives": Kind(_archives(folder), _read_archive),
     }
 
 
@@ -106,48 +105,6 @@ def _tables(folder: Path) -> tuple[tuple[str, bytes], ...]:
     )
 
 
-def _entry() -> bytes:
-    return b"""id = "mine"
-title = "Mine"
-files = ["rows.csv"]
-text = "text"
-label = "label"
-kind = "binary"
-classes = ["0", "1"]
-group = "id"
-language = "en"
-licence = "MIT"
-[training]
-epochs = 2
-learning_rate = 1e-4
-[[downloads]]
-url = "https://example.org/rows.csv"
-path = "rows.csv"
-bytes = 100
-"""
-
-
-def _study() -> bytes:
-    return b"""extends = "tiny"
-tasks = ["news_emotion", "news_empathy"]
-seeds = [1, 2]
-settings = ["full", "half", "25%"]
-max_train = 16
-[adapter]
-method = "seq_bn"
-reduction_factor = 16
-[training]
-epochs = 2
-[task.news_emotion]
-batch_size = 8
-[analysis]
-draws = 99
-margin = 1.5
-[slurm]
-time = "01:00:00"
-"""
-
-
 def _grid() -> bytes:
     head, names = "intermediate,target,metric,score,baseline\n", ("a", "b", "c")
     return (head + "".join(f"{one},{two},macro_f1,.5,.4\n" for one in names for two in names if one != two)).encode()
@@ -161,39 +118,12 @@ def _adapters(folder: Path) -> Kind:
     return Kind(files, _read_adapter, good)
 
 
-def _archives(folder: Path) -> tuple[tuple[str, bytes], ...]:
-    """A good archive, for its bytes; and its manifest and list, which are changed before it is packed again."""
-    from adapters_store.archive import archive
-    from tests.support.studies.fake_study import FakeTask, fake_study
-    from tests.support.studies.forged import members
-
-    store, _ = fake_study(folder / "runs", [FakeTask("aaa", rows=8, groups=4), FakeTask("bbbb", rows=8, groups=4)])
-    archive(store, "fake", [], folder / "fake.tar.gz", is_light=True, beside={"report/report.csv": b"a\n1\n"})
-    found = members(folder / "fake.tar.gz")
-    record = next(name for name in found if name.endswith("record.json"))
-    shutil.copy(folder / "fake.tar.gz", folder / "good.tar.gz")
-    inside = tuple((name, found[name]) for name in ("studies/fake.json", "archive.json", record))
-    return (("fake.tar.gz", (folder / "fake.tar.gz").read_bytes()), *inside, *inside)
-
-
 def _read_rows(file: Path) -> object:
     from tasks.proposal import read_file
     from tasks.readers.raw import read_raw
 
     read_raw(file, delimiter="," if file.suffix == ".txt" else "")
     return read_file(file)
-
-
-def _read_entry(file: Path) -> object:
-    from tasks.registry import Registry
-
-    return Registry.load([file.parent]).task("mine")
-
-
-def _read_study(file: Path) -> object:
-    from harness.study.file import load_study
-
-    return load_study(str(file)).as_json()
 
 
 def _read_grid(file: Path) -> object:
@@ -220,31 +150,6 @@ def _read_adapter(file: Path) -> object:
 
     found = read_incoming(file.parent, file.parent)
     return settings_in(found.adapter), found.head and head_in(found.head, "mine")
-
-
-def _read_archive(file: Path) -> object:
-    from adapters_store import Store
-    from adapters_store.restore import restore, unpack
-    from harness.sharing.stored import stored_manifest
-    from harness.study.manifest import SCHEMA
-    from tests.support.studies.forged import forged, members, repacked
-
-    if file.name != "fake.tar.gz":
-        good, content = _root(file).parent / "good.tar.gz", file.read_bytes()
-        name, packed = file.relative_to(_root(file)).as_posix(), _root(file) / "odd.tar.gz"
-        if name == "archive.json":
-            repacked(packed, {**members(good), name: content})
-        else:
-            forged(good, packed, {name: content})
-        file = packed
-    unpack(file, file.parent / "unpacked", altered={})
-    store = Store(file.parent / "restored")
-    restore(file, store)
-    return SCHEMA, [stored_manifest(store, name) for name in store.manifests()]
-
-
-def _root(file: Path) -> Path:
-    return next(one for one in file.parents if one.name.startswith("round-"))
 
 
 def run(folder: Path, chosen: dict[str, Kind], times: int, seed: int, say: Callable[[str], None]) -> int:

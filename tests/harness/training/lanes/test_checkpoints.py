@@ -152,20 +152,6 @@ def test_training_goes_on_where_no_checkpoint_can_be_written(column, monkeypatch
     assert "No space left on device" in caplog.messages[0]
 
 
-def test_a_stored_cell_s_leftovers_are_removed_by_the_next_run(column):
-    from types import SimpleNamespace
-
-    from harness.run.grid import GridReport, steps_of
-
-    store = column.store_with_baselines()
-    cell = column.full["two"]
-    Checkpoints(store, "fold-1", 1).write(1, {cell.key: Checkpoint()})
-    study = SimpleNamespace(seeds_of_baselines=(1,))
-    plan = SimpleNamespace(baselines=(Pack((cell,)),), transfers=(), cells=[cell], study=study)
-    assert not steps_of(plan, store, GridReport())
-    assert not store.pack_folder(cell.key).exists()
-
-
 @pytest.fixture
 def folded(column):
     """A lane of a task with two folds, and its splits."""

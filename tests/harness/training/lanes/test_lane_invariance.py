@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness.study.config import Loss
 from harness.training.batches import cuts
 from harness.training.lanes import fit
 from harness.training.lanes.frozen import freeze
-from harness.training.recipe import Part
 from tests.support.studies.toy_lanes import fitted, intermediates, network, part, trainer
 
 STEPS_50 = 400  # rows of 50 steps, at 8 a step
@@ -58,24 +56,6 @@ def test_a_lane_is_the_same_to_rounding_alone_in_a_chunk_and_beside_other_neighb
 def test_in_bf16_a_lane_is_the_same_to_the_roundings_of_bf16(noisy):
     whole, some = (trained(noisy, chosen, torch.bfloat16) for chosen in (range(LANES), [4, 1]))
     assert_same(some, [4, 1], whole, BF16)
-
-
-LOSSES = [Loss("focal", gamma=3.0), Loss("ldam", scale=4.0, deferred_from=2, beta=0.9)]
-
-
-@pytest.mark.parametrize(
-    ("loss", "dtype"), [(LOSSES[0], torch.bfloat16), (LOSSES[1], torch.float32)], ids=["focal, bf16", "ldam, fp32"]
-)
-def test_a_lane_by_another_loss_is_the_same_alone_and_beside_others(noisy, loss, dtype):
-    made, lanes, data = noisy
-    few, results = Part(data.rows[:80], data.labels[:80]), []
-    for chosen in (range(LANES), [4]):
-        one = trainer(copy.deepcopy(made), [lanes[i] for i in chosen], epochs=2, loss=loss)
-        one.frozen = freeze(made, dtype)
-        one.fit(few, part(16, seed=9), lambda *_: None)
-        weights = {name: value.detach() for name, value in one.state.trained.items()}
-        results.append((weights, one.predict(part(100, seed=3))))
-    assert_same(results[1], [4], results[0], FP32 if dtype == torch.float32 else BF16)
 
 
 def one_by_one(numbers, lengths, *_):

@@ -22,7 +22,6 @@ from harness.training.lanes import fit, frozen
 from harness.training.lanes import forward as passes
 from harness.training.lanes.forward import forward
 from harness.training.lanes.frozen import freeze
-from harness.training.lanes.masks import draw
 from harness.training.lanes.state import put_back, stacked
 from harness.training.recipe import Part
 from tasks.errors import BadStudy
@@ -103,15 +102,6 @@ def test_a_saved_lane_predicts_the_same_in_the_library(tmp_path, leave_out):
     np.testing.assert_allclose(logits[0, :8], loaded(tmp_path, data, 8), atol=1e-5)
 
 
-def test_masks_belong_to_the_example():
-    frozen = dataclasses.replace(freeze(network()), hidden_dropout=0.1, attention_dropout=0.1)
-    options = dict(seed=1, target="t", step=3)
-    both = draw(frozen, [20, 11], [7, 2], **options)
-    single = draw(frozen, [11], [2], **options)
-    assert torch.equal(both.output[0][1, :11], single.output[0][0, :11])
-    assert torch.equal(both.attention[1][1, :, :11, :11], single.attention[1][0, :, :11, :11])
-
-
 def test_only_bf16_on_a_processor_is_cut_otherwise_than_its_device():
     assert trained_cutting("cpu", is_bf16=False) == TRAINED["cpu"] == Cutting(96)
     assert trained_cutting("cpu", is_bf16=True) == Cutting(192, spare=32)
@@ -130,23 +120,6 @@ def test_cuts_keep_every_row_once_within_bounds(max_tokens, spare):
     assert any(sum(lengths[i] for i in cut) < 0.88 * max(lengths[i] for i in cut) * len(cut) for cut in made) == (
         spare > 0
     )
-
-
-@pytest.fixture
-def column(study, tiny, toy_splits, tmp_path):
-    """Stored baselines and the transfer cells of one column, all as lanes."""
-    laned = dataclasses.replace(study, trainer="lanes", tasks=("one", "two", "three"))
-    names = {"one": "binary", "two": "binary", "three": "continuous"}
-    splits = {name: toy_splits(name, kind, seed) for seed, (name, kind) in enumerate(names.items())}
-    store = Store(tmp_path / "laned")
-    full = {name: make_cell(laned, tiny, splits[name], seed=1, setting="full") for name in splits}
-    for cell in full.values():
-        run_cells([cell], tiny, splits[cell.target], store, lambda *_: None)
-    lanes = [
-        make_cell(laned, tiny, splits["one"], seed=1, setting="full", intermediate=full[n]) for n in ("two", "three")
-    ]
-    run_cells(lanes, tiny, splits["one"], store, lambda *_: None)
-    return store, full, lanes, splits
 
 
 def test_liveness_is_the_largest_change_and_holds_no_more_tokens_at_once_than_an_evaluation(monkeypatch):

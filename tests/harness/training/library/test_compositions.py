@@ -158,17 +158,6 @@ def trained_count(network, cell):
     return sum(p.numel() for p in (*own, *network.heads[cell.target].parameters()))
 
 
-def test_a_sequential_lane_starts_from_the_intermediate_under_the_head_of_every_cell(world, tiny):
-    store, _, cells_of = world
-    cells = cells_of("sequential")
-    state = fresh_state(cells, store, tiny)
-    plain = fresh_state(cells_of("stack"), store, tiny)
-    assert state.frozen == {}
-    assert state.lanes().intermediates is None
-    for name, value in state.trained.items():
-        assert torch.equal(value, plain.trained[name] if name.startswith("head.") else plain.frozen[name])
-
-
 def test_a_baseline_is_never_a_lane_among_trained_intermediates(world, tiny):
     _, _, cells_of = world
     for composition in COMPOSITIONS[1:]:

@@ -1,4 +1,4 @@
-"""Does the code of two checkouts make the same bytes? ``python -m tests.support.same_outputs BEFORE AFTER --work DIR``
+"""Does the code of two checkouts make the same bytes? ``python -m benchmarks.same_outputs BEFORE AFTER --work DIR``.
 
 Each checkout trains studies on made-up data into a store of its own; records, manifests and measures are compared.
 Then both checkouts read copies of the store that BEFORE has trained, by every command that reads one; each written
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.same_outputs_commands import FILES, SIDES, Command, reading, training
+from benchmarks.same_outputs_commands import FILES, SIDES, Command, reading, training
 
 MAIN = ("-m", "harness.cli.main")
 WHERE = "import harness, pathlib; print(pathlib.Path(harness.__file__).resolve().parents[1])"
@@ -238,7 +238,7 @@ def _print_table(rows: Sequence[Row]) -> int:
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.support.same_outputs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.same_outputs", description=__doc__)
     parser.add_argument("before", metavar="BEFORE", help="folder of a checkout")
     parser.add_argument("after", metavar="AFTER", help="folder of another")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="new folder for all that is made")
