@@ -23,12 +23,13 @@ from tasks.fields import (
     Positive,
     Range,
     Text,
+    as_kind,
+    check_record,
     check_table,
     distinct,
     excerpt,
     fields_of,
     matching,
-    misfits,
 )
 from tasks.splits.folds import Protocol
 from tasks.splits.loading import KINDS
@@ -117,9 +118,7 @@ class Loss:
 
     def __post_init__(self) -> None:
         """Refuse a kind that is not known and numbers out of their ranges."""
-        for name, declared in fields_of(Loss).items():
-            for misfit in misfits(getattr(self, name), declared.kind, f"loss.{name}"):
-                raise ValueError(misfit)
+        check_record(self, "loss.")
 
     def numbers(self) -> dict[str, float | int]:
         """Those of its numbers that act, by name."""
@@ -307,5 +306,7 @@ class StudyConfig:
 
 def checked_training(key: str, value: object, where: str) -> int | float:
     """The value of a training field in its type; BadStudy, naming ``where``, if it is unknown or out of range."""
-    check_table({key: value}, fields_of(Training), BadStudy, where)
-    return value if isinstance(getattr(Training, key), int) else float(value)  # type: ignore[return-value, arg-type]
+    fields = fields_of(Training)
+    check_table({key: value}, fields, BadStudy, where)
+    checked: int | float = as_kind(value, fields[key].kind, floats=True)
+    return checked

@@ -6,11 +6,13 @@ settings; the kind does not know it, and it is found by its place.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from harness.study.systems import Fit, Kind, Place, Range, classes_in
+from harness.study.systems import Fit, Kind, Place, classes_in
+from tasks.fields import Range
 
 if TYPE_CHECKING:
     from harness.systems.epochs import EpochTrained
@@ -27,7 +29,7 @@ Precision = Literal["fp32", "bf16"]
 Rank = Annotated[int, Range(0, 1024)]
 Rate = Annotated[float, Range(1e-9, 1.0)]
 
-C = TypeVar("C")
+C = TypeVar("C", bound=Hashable)
 
 
 class NetworkKind(Kind[C]):

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from harness.study.backbone import Backbone
-from harness.study.systems import ENCODER, Range, Reads, Settings
+from harness.study.systems import ENCODER, Reads, Settings
 from harness.systems.networks import BYTES, BatchSize, Dropout, Epochs, NetworkKind, Precision, Rate
+from tasks.fields import Range
 
 
 @dataclass(frozen=True)

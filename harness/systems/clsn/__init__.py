@@ -17,8 +17,9 @@ from typing import Annotated, Literal
 
 from harness.study.backbone import Backbone
 from harness.study.config import LARGEST_GAMMA
-from harness.study.systems import ENCODER, Range, Reads, Settings
+from harness.study.systems import ENCODER, Reads, Settings
 from harness.systems.networks import BYTES, BatchSize, Dropout, Epochs, NetworkKind, Patience, Precision, Rate
+from tasks.fields import Range
 
 CLASSES = ("binary", "multiclass", "ordinal")
 CASCADE = 4  # attentions of the cascade: each task to the other, and each back

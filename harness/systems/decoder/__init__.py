@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from harness.study.systems import Range, Reads, Settings
+from harness.study.systems import Reads, Settings
 from harness.systems.networks import BEST_KEPT, BatchSize, Epochs, NetworkKind, Patience, Precision, Rate
 from harness.systems.weights import need_lora, resolve_causal
 from tasks.errors import BadInput
+from tasks.fields import Range
 from tasks.task import ASKED
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from harness.study.backbone import Backbone
 from harness.study.config import Loss
-from harness.study.systems import ENCODER, Range, Reads, Settings
+from harness.study.systems import ENCODER, Reads, Settings
 from harness.systems.networks import (
     BEST_KEPT,
     BYTES,
@@ -26,6 +26,7 @@ from harness.systems.networks import (
     Rate,
 )
 from harness.systems.weights import POSITIONS, need_lora, resolve_encoder
+from tasks.fields import Range
 
 PASSES = 3.0  # a trained encoder's backward pass costs two forward passes
 LORA_PASSES = 2.0  # without gradients of its weights, the backward pass costs what a forward pass does

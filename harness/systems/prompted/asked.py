@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from harness.study.systems import Predicted, Range
+from harness.study.systems import Predicted
 from harness.systems.prompted.asking import Answer, CallSettings, cost_of
 from harness.systems.prompted.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
 from harness.systems.prompted.server import FORMAT
+from tasks.fields import Range
 from tasks.task import Example, Instruction
 
 ANSWER = "answer"  # the only field of an answer by a schema

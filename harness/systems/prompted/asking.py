@@ -28,9 +28,10 @@ from threading import Condition, Event, Lock
 from typing import Annotated, Any, Literal
 
 from adapters_store import disk
-from harness.study.systems import Range, Settings
+from harness.study.systems import Settings
 from harness.systems.prompted.server import ADDRESS, FORMAT, NoAnswer, Reply, Server, checked_address
 from tasks.errors import BadInput
+from tasks.fields import Range
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from harness.study.backbone import Backbone
-from harness.study.systems import Range, Reads, Settings
+from harness.study.systems import Reads, Settings
 from harness.systems.networks import BEST_KEPT, BatchSize, NetworkKind, Patience, Precision, Rank, Rate
 from harness.systems.weights import need_lora, resolve_t5
+from tasks.fields import Range
 from tasks.task import ASKED, Instruction
 
 
