@@ -215,40 +215,22 @@ def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
             )
     if model_type not in MODEL_TYPES:
         raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
-    tokens = _tokenizer_facts(name, folder, values)
-    if not is_pinned:
-        _refuse_unfit(name, folder, values, tokens)
-    offset = 0 if model_type == "bert" else padding(model_type, values) + 1  # RoBERTa numbers positions from there
-    config_sha256, tokenizer_sha256 = _config_sha256(name, config, values), digest(tokens)
-    return Backbone(name, model_type, weights_sha256, positions - offset, config_sha256, tokenizer_sha256, folder)
-
-
-def _config_sha256(name: str, config: Path, values: Mapping[str, Any]) -> str:
     try:
-        return digest(config_facts(values["model_type"], values))
-    except (OverflowError, TypeError) as problem:
-        raise BadBackbone(f"backbone {name!r}: {config}: {problem}; mend this value") from None
-
-
-def _tokenizer_facts(name: str, folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return tokenizer_facts(folder, values["model_type"], values)
+        tokens = tokenizer_facts(folder, model_type, values)
     except UNREADABLE as problem:
-        reason = f"{type(problem).__name__}: {problem}"
         raise BadBackbone(
-            f"backbone {name!r}: the tokenizer in {folder} cannot be read ({reason}); put its files there, as they "
-            "come with the weights"
+            f"backbone {name!r}: the tokenizer in {folder} cannot be read ({type(problem).__name__}: {problem}); put "
+            "its files there, as they come with the weights"
         ) from None
-
-
-def _refuse_unfit(name: str, folder: Path, values: Mapping[str, Any], tokens: Mapping[str, Any]) -> None:
-    """BadBackbone for weights or a tokenizer that are not those of the config."""
-    model_type = values["model_type"]
-    try:
-        check_folder(folder, model_type, values)
-        check_tokenizer(folder, model_type, tokens, values.get("vocab_size", VOCABULARY[model_type]))
-    except BadInput as problem:
-        raise BadBackbone(f"backbone {name!r}: {problem}") from None
+    if not is_pinned:
+        try:
+            check_folder(folder, model_type, values)
+            check_tokenizer(folder, model_type, tokens, values.get("vocab_size", VOCABULARY[model_type]))
+        except BadInput as problem:
+            raise BadBackbone(f"backbone {name!r}: {problem}") from None
+    offset = 0 if model_type == "bert" else padding(model_type, values) + 1  # RoBERTa numbers positions from there
+    hashes = digest(config_facts(model_type, values)), digest(tokens)
+    return Backbone(name, model_type, weights_sha256, positions - offset, *hashes, folder)
 
 
 def _refuse_unfit_kind(name: str, model_type: object) -> None:

@@ -30,11 +30,10 @@ from adapters_store.record import is_imported
 from adapters_store.roles import IMPORTED, MERGED, ROLES
 from adapters_store.store import left_out
 from harness.study.backbone import Backbone
-from harness.study.cell import SCHEMA, Cell, make_cell
+from harness.study.cell import SCHEMA, Cell, library_facts, make_cell
 from harness.study.config import StudyConfig
-from harness.study.device import kind_of
 from harness.study.measures import contacts_of
-from harness.study.methods import FUSION, library_config, serves_lanes, settings_of
+from harness.study.methods import FUSION, serves_lanes, settings_of
 from tasks.errors import BadInput, BadStudy
 from tasks.fields import Number, OneOf, Range, check_table, distinct, record_of, written_fields
 from tasks.plain_text import nearest
@@ -56,21 +55,17 @@ def with_imported(study: StudyConfig, store: Store) -> StudyConfig:
     """The study with the keys of its imported adapters written out; BadStudy for one that the store has not."""
     if not study.imported:
         return study
-    keys = store.keys()
-    whole = {name: _whole(name, prefix, keys, store) for name, prefix in study.imported.items()}
+    keys, whole = store.keys(), {}
+    for name, prefix in study.imported.items():
+        fitting = [key for key in keys if key.startswith(prefix)]
+        if len(fitting) != 1:
+            count = f"{len(fitting)} records begin so: give more of the key" if fitting else "no record begins so"
+            raise BadStudy(
+                f"imported.{name} {prefix!r}: {count} in store {store.root}; bring it there with: empathy-transfer "
+                f"adapter import SOURCE --as {name}"
+            )
+        (whole[name],) = fitting
     return dataclasses.replace(study, imported=whole)
-
-
-def _whole(name: str, prefix: str, keys: Collection[str], store: Store) -> str:
-    """The only key that begins so."""
-    fitting = [key for key in keys if key.startswith(prefix)]
-    if len(fitting) != 1:
-        what = f"{len(fitting)} records begin so: give more of the key" if fitting else "no record begins so"
-        raise BadStudy(
-            f"imported.{name} {prefix!r}: {what} in store {store.root}; bring it there with: empathy-transfer adapter "
-            f"import SOURCE --as {name}"
-        )
-    return fitting[0]
 
 
 def imported_cells(study: StudyConfig, registry: Registry, backbone: Backbone, store: Store | None) -> list[Cell]:
@@ -192,13 +187,11 @@ class Recipe:
 
 def recipes_of(study: StudyConfig) -> list[Recipe]:
     """The recipes of a study, in the order of its file; ``check_merged`` has seen them."""
-    return [_recipe(name, table) for name, table in study.merged.items()]
-
-
-def _recipe(name: str, table: Mapping[str, Any]) -> Recipe:
-    keep = {"keep": float(table.get("keep", USUAL_KEEP))} if table.get("rule") == TIES else {}
-    rate = {"learning_rate": float(table.get("learning_rate", FUSION_RATE))} if table.get("rule") == FUSED else {}
-    return record_of(Recipe, {"name": name, **table, **keep, **rate})
+    usual: Mapping[Any, Mapping[str, float]] = {TIES: {"keep": USUAL_KEEP}, FUSED: {"learning_rate": FUSION_RATE}}
+    return [
+        record_of(Recipe, {"name": name, **usual.get(table.get("rule"), {}), **table}, floats=True)
+        for name, table in study.merged.items()
+    ]
 
 
 # What a file may say.
@@ -326,11 +319,10 @@ class MergedRows:
         """What the spec of a trained peer says of its training, and of its parents' rows where it reads them."""
         if recipe.rule not in PEERS:
             return {}
-        defaults = library_config(settings_of(self.study.adapter))
-        device = kind_of(self.study.device)
-        spec: dict[str, Any] = {"trainer": "library", "library": {"adapter": defaults, "device": device}}
+        library = library_facts(settings_of(self.study.adapter), self.study)
+        spec: dict[str, Any] = {"trainer": "library", "library": library}
         if recipe.rule == FUSED:
-            return {**spec, "library": {**spec["library"], "fusion": dict(FUSION)}}
+            return {**spec, "library": {**library, "fusion": dict(FUSION)}}
         return {**spec, "siblings": {name: self.splits[name].content_hash for name in parents}}
 
     def _check_lanes(self, recipe: Recipe, base: Cell) -> None:
@@ -467,7 +459,15 @@ def weights_of(merge: Merge, store: Store) -> dict[str, float]:
     Only the ``best`` count, of equals those that come first by their names. A similarity below 0 counts as 0. Undecided
     in one line for what is not stored or where all weights are 0.
     """
-    chosen = _best(merge, store)
+    chosen = sorted(merge["parents"])
+    if "best" in merge:
+        if merge["by"] == VALIDATION:  # of the target's transfers
+            scores = {name: store.get(key).results["validation"] for name, key in merge["transfers"].items()}
+        else:
+            scores = _similarities(merge["by"], store)
+        # those without a score are last
+        height = {n: -math.inf if score is None or math.isnan(score) else score for n, score in scores.items()}
+        chosen = sorted(sorted(chosen, key=lambda name: (-height[name], name))[: merge["best"]])
     if merge["weights"] == EQUAL:
         return dict.fromkeys(chosen, 1 / len(chosen))
     raw = {
@@ -481,25 +481,6 @@ def weights_of(merge: Merge, store: Store) -> dict[str, float]:
             "similarity, or weights = 'equal'"
         )
     return {name: raw.get(name, 0.0) / total for name in chosen}
-
-
-def _best(merge: Merge, store: Store) -> list[str]:
-    parents = sorted(merge["parents"])
-    if "best" not in merge:
-        return parents
-    scores = _validation(merge, store) if merge["by"] == VALIDATION else _similarities(merge["by"], store)
-    ranked = sorted(parents, key=lambda name: (-_height(scores[name]), name))
-    return sorted(ranked[: merge["best"]])
-
-
-def _validation(merge: Merge, store: Store) -> dict[str, float]:
-    """The validation scores of the target's transfers; those without one are last."""
-    scores = {name: store.get(key).results["validation"] for name, key in merge["transfers"].items()}
-    return {name: math.nan if score is None else float(score) for name, score in scores.items()}
-
-
-def _height(score: float) -> float:
-    return -math.inf if math.isnan(score) else score
 
 
 def _similarities(asked: Mapping[str, Any], store: Store) -> dict[str, float]:
