@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.study.backbone_files import (
+    DECODERS,
     SIZES,
     VOCABULARY,
     absent,
@@ -43,11 +44,7 @@ UNFIT = {  # kinds that are finetuned whole, and why they carry no adapters here
     "electra": "the training of adapters as lanes does not compute its embeddings, which have a width of their own",
     **dict.fromkeys(("mpnet", "modernbert"), "the adapters library has no class for it"),
 }
-AS_SYSTEMS = {  # kinds that answer in words, by the system that trains them
-    **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "granite", "llama", "mistral"), "decoder"),
-    **dict.fromkeys(("olmo2", "phi3", "qwen2", "qwen3", "smollm3"), "decoder"),
-    "t5": "seq2seq",
-}
+AS_SYSTEMS = dict.fromkeys(DECODERS, "decoder") | {"t5": "seq2seq"}  # kinds that answer in words, by what trains them
 LANGUAGES = {
     "minilm": ("en",),
     "roberta-base": ("en",),

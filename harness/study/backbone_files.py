@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -262,27 +262,45 @@ PREFIXES = {  # as the library has them
     "mpnet": "mpnet",
 }
 SIZES = {name: default for name, default in SHARED.items() if isinstance(default, int)}
-VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items()} | {
-    "deberta": 50265,
-    "deberta-v2": 128100,
-    "electra": 30522,
-    "modernbert": 50368,
-    "mpnet": 30527,
-    "t5": 32128,
-    "gemma": 256000,
-    "gemma2": 256000,
-    "gemma3_text": 262208,
-    "gpt2": 50257,
-    "gpt_neox": 50432,
-    "granite": 32000,
-    "llama": 32000,
-    "mistral": 32000,
-    "olmo2": 50304,
-    "phi3": 32064,
-    "qwen2": 151936,
-    "qwen3": 151936,
-    "smollm3": 128256,
+
+
+class Family(NamedTuple):
+    """The library's defaults of weights that no adapter stands on: rows of the embedding, and tokens of a text.
+
+    A config bounds the tokens by ``field``; ``spare`` of them no text has.
+    """
+
+    vocabulary: int
+    tokens: int
+    field: str = "max_position_embeddings"
+    spare: int = 0
+
+
+FOREIGN = {  # encoders, and T5, of which the encoder may be taken
+    "deberta": Family(50265, 512),
+    "deberta-v2": Family(128100, 512),
+    "electra": Family(30522, 512),
+    "modernbert": Family(50368, 8192),
+    "mpnet": Family(30527, 512, spare=2),
+    "t5": Family(32128, 512, "n_positions"),
 }
+DECODERS = {
+    "gemma": Family(256000, 8192),
+    "gemma2": Family(256000, 8192),
+    "gemma3_text": Family(262208, 131072),
+    "gpt2": Family(50257, 1024, "n_positions"),
+    "gpt_neox": Family(50432, 2048),
+    "granite": Family(32000, 2048),
+    "llama": Family(32000, 2048),
+    "mistral": Family(32000, 131072),
+    "olmo2": Family(50304, 2048),
+    "phi3": Family(32064, 4096),
+    "qwen2": Family(151936, 32768),
+    "qwen3": Family(151936, 32768),
+    "smollm3": Family(128256, 32768),
+}
+VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items()}
+VOCABULARY |= {kind: family.vocabulary for kind, family in (FOREIGN | DECODERS).items()}
 BUCKETS = 32  # MPNet's distances between tokens
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")  # numbers of positions, which old files hold
 ADAPTERS = "adapter_config.json"

@@ -350,7 +350,13 @@ class MergedRows:
             chosen = [name for name in recipe.parents if name in may_be]
         else:
             own = self.splits[target].task
-            chosen = [name for name, task in may_be.items() if _belongs(recipe.parents, task, own)]
+            belongs = {
+                OTHERS: lambda task: True,
+                THEME: lambda task: own.theme and task.theme == own.theme,
+                FAMILY: lambda task: task.dataset.family == own.dataset.family,
+                OTHER_FAMILIES: lambda task: task.dataset.family != own.dataset.family,
+            }
+            chosen = [name for name, task in may_be.items() if belongs[recipe.parents](task)]
         if not chosen:
             reason = f"no task is left of parents = {recipe.parents!r}"
             if any(pair[0] == target and pair[1] != target for pair in self.contaminated):
@@ -416,17 +422,6 @@ class MergedRows:
         if kind == VOCABULARY:
             return [vocabulary_inputs(contents[parent], contents[target])]
         return [(weights_inputs if kind == WEIGHTS else logme_inputs)(keys[parent], keys[target])]
-
-
-def _belongs(parents: str, task: Task, own: Task) -> bool:
-    """Whether a task is among the ``parents`` of another one."""
-    is_family = task.dataset.family == own.dataset.family
-    return {
-        OTHERS: True,
-        THEME: bool(own.theme) and task.theme == own.theme,
-        FAMILY: is_family,
-        OTHER_FAMILIES: not is_family,
-    }[parents]
 
 
 def most_parents(merge: Mapping[str, Any]) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from harness.study.backbone import Backbone
+from harness.study.backbone_files import FOREIGN
 from harness.study.config import Loss
 from harness.study.systems import ENCODER, Reads, Settings
 from harness.systems.networks import (
@@ -25,7 +26,7 @@ from harness.systems.networks import (
     Rank,
     Rate,
 )
-from harness.systems.weights import POSITIONS, need_lora, resolve_encoder
+from harness.systems.weights import need_lora, resolve_encoder
 from tasks.fields import Range
 
 PASSES = 3.0  # a trained encoder's backward pass costs two forward passes
@@ -99,7 +100,7 @@ class EncoderKind(NetworkKind[EncoderSettings]):
         """The size of the encoder's file; with low-rank products these and the head, where layers are a backbone's."""
         encoder = resolve_encoder(config.weights) if config.weights else backbone
         if config.lora_rank:
-            if encoder.model_type in POSITIONS:
+            if encoder.model_type in FOREIGN:
                 return 0
             layers, width, inner = encoder.shape
             return BYTES * (layers * config.lora_rank * (8 * width + 2 * (width + inner)) + outputs * (width + 1))
