@@ -46,17 +46,9 @@ UNFIT = {  # kinds that are finetuned whole, and why they carry no adapters here
 }
 AS_SYSTEMS = dict.fromkeys(DECODERS, "decoder") | {"t5": "seq2seq"}  # kinds that answer in words, by what trains them
 LANGUAGES = {
-    "minilm": ("en",),
-    "roberta-base": ("en",),
-    "roberta-large": ("en",),
-    "bert-base-cased": ("en",),
-    "bert-base-uncased": ("en",),
-    "bert-large-cased": ("en",),
-    "bert-large-uncased": ("en",),
-    "bert-base-chinese": ("zh",),
-    "bert-base-german-cased": ("de",),
-    "camembert-base": ("fr",),
-    "camembert-large": ("fr",),
+    **dict.fromkeys(("minilm", "roberta-base", "roberta-large"), "en"),
+    **{f"bert-{size}-{case}": "en" for size in ("base", "large") for case in ("cased", "uncased")},
+    **{"bert-base-chinese": "zh", "bert-base-german-cased": "de", "camembert-base": "fr", "camembert-large": "fr"},
 }
 MANY_LANGUAGES = ("multilingual", "random-tiny")  # parts of the names of backbones that are bound to no language
 
@@ -124,9 +116,9 @@ class Backbone:
         if self.model_type == "xlm-roberta" or any(part in short for part in MANY_LANGUAGES):
             return None
         known = LANGUAGES.get(short)
-        if wanted in (known or ("en",)):
+        if wanted == (known or "en"):
             return None
-        reads = f"reads {', '.join(known)}" if known else "may not read this language"
+        reads = f"reads {known}" if known else "may not read this language"
         return f"language: the texts are in {language}, backbone {self.name!r} {reads}; an XLM-R reads a hundred"
 
     def identity(self) -> dict[str, str]:
@@ -232,21 +224,20 @@ def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
 
 def _refuse_unfit_kind(name: str, model_type: object) -> None:
     """BadBackbone for a kind that a system trains, but that carries no adapters here."""
-    if isinstance(model_type, str) and model_type in AS_SYSTEMS:
-        system = AS_SYSTEMS[model_type]
-        raise BadBackbone(
-            f"backbone {name!r}: a {model_type} answers in words and carries no stack of an intermediate and a target "
-            "here (lanes compute encoders alone, and products of low rank, by which it is trained, are added to its "
-            "weights, so that a second adapter would read nothing of a first); train it by the system "
-            f"{system!r} (system.{system}.weights), ask it as it is by 'prompted' (system.prompted.weights), or take a "
-            f"backbone of {', '.join(MODEL_TYPES[:-1])} or {MODEL_TYPES[-1]}"
+    if not isinstance(model_type, str) or model_type not in AS_SYSTEMS | UNFIT:
+        return
+    if system := AS_SYSTEMS.get(model_type):
+        why = (
+            "answers in words and carries no stack of an intermediate and a target here (lanes compute encoders alone, "
+            "and products of low rank, by which it is trained, are added to its weights, so that a second adapter "
+            f"would read nothing of a first); train it by the system {system!r} (system.{system}.weights), ask it as it"
+            " is by 'prompted' (system.prompted.weights)"
         )
-    if isinstance(model_type, str) and model_type in UNFIT:
-        raise BadBackbone(
-            f"backbone {name!r}: a {model_type} carries no adapters here ({UNFIT[model_type]}); finetune it whole with "
-            f"the system 'encoder' (system.encoder.weights), or take a backbone of {', '.join(MODEL_TYPES[:-1])} or "
-            f"{MODEL_TYPES[-1]}"
-        )
+    else:
+        why = f"carries no adapters here ({UNFIT[model_type]}); finetune it whole with the system 'encoder'"
+        why += " (system.encoder.weights)"
+    others = f"{', '.join(MODEL_TYPES[:-1])} or {MODEL_TYPES[-1]}"
+    raise BadBackbone(f"backbone {name!r}: a {model_type} {why}, or take a backbone of {others}")
 
 
 def refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
@@ -263,19 +254,11 @@ def _hub_folder(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = [
-        "config.json",
-        "model.safetensors",
-        "tokenizer*",
-        "vocab*",
-        "merges.txt",
-        "sentencepiece*",
-        "special_tokens_map.json",
-    ]
+    wanted = ["config.json", "model.safetensors", "tokenizer*", "vocab*", "merges.txt", "sentencepiece*"]
+    wanted.append("special_tokens_map.json")
+    is_offline = os.environ.get("HF_HUB_OFFLINE") == "1"
     try:
-        return Path(
-            snapshot_download(name, allow_patterns=wanted, local_files_only=os.environ.get("HF_HUB_OFFLINE") == "1")
-        )
+        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=is_offline))
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
         reason = str(problem).splitlines()[0][:160] if str(problem) else type(problem).__name__
         raise BadBackbone(

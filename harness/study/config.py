@@ -259,13 +259,14 @@ class StudyConfig:
             *(("search", settings) for settings in self._search_results(task.id, intermediate)),
             ("study.task", self.task.get(task.id, {})),
         )
-        values = dataclasses.asdict(Training())
+        values, fields = dataclasses.asdict(Training()), fields_of(Training)
         origin = dict.fromkeys(values, "default")
         for name, layer in layers:
             for key, value in layer.items():
                 if (name, key) == ("search", "method"):
                     continue  # see adapter_for
-                values[key] = checked_training(key, value, f"{name} ({task.id})")
+                check_table({key: value}, fields, BadStudy, f"{name} ({task.id})")
+                values[key] = as_kind(value, fields[key].kind, floats=True)
                 origin[key] = name
         return Training(**values), origin
 
@@ -302,11 +303,3 @@ class StudyConfig:
     def as_json(self) -> dict[str, Any]:
         """The study as plain JSON data, every field of a file written out."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "device"}
-
-
-def checked_training(key: str, value: object, where: str) -> int | float:
-    """The value of a training field in its type; BadStudy, naming ``where``, if it is unknown or out of range."""
-    fields = fields_of(Training)
-    check_table({key: value}, fields, BadStudy, where)
-    checked: int | float = as_kind(value, fields[key].kind, floats=True)
-    return checked

@@ -40,7 +40,7 @@ from tasks.plain_text import nearest
 from tasks.registry import Registry
 from tasks.splits.contamination import contacts
 from tasks.splits.loading import Splits
-from tasks.task import ID_PATTERN, Task, why_taken
+from tasks.task import ID_PATTERN, why_taken
 
 
 def check_name(name: str, registry: Registry) -> None:
@@ -346,35 +346,28 @@ class MergedRows:
             if name != target and rows.task.role in ("both", "intermediate") and (target, name) not in self.contaminated
         }
         if isinstance(recipe.parents, tuple):
-            self._check_list(recipe, target, may_be)
+            # without its files a task is among those that are missing
+            for name in (name for name in recipe.parents if name in self.splits and name not in may_be):
+                what = "is the target itself" if name == target else "has rows of its test for training"
+                if name != target and self.splits[name].task.role not in ("both", "intermediate"):
+                    what = f"is no intermediate (role = {self.splits[name].task.role!r})"
+                raise BadStudy(
+                    f"merged.{recipe.name}: parents names {name!r}, which for target {target!r} {what}; leave it out, "
+                    "or list the targets that the row is for: targets"
+                )
             chosen = [name for name in recipe.parents if name in may_be]
         else:
-            own = self.splits[target].task
-            belongs = {
-                OTHERS: lambda task: True,
-                THEME: lambda task: own.theme and task.theme == own.theme,
-                FAMILY: lambda task: task.dataset.family == own.dataset.family,
-                OTHER_FAMILIES: lambda task: task.dataset.family != own.dataset.family,
-            }
-            chosen = [name for name, task in may_be.items() if belongs[recipe.parents](task)]
+            own, chosen = self.splits[target].task, []
+            for name, task in may_be.items():
+                words = {OTHERS, FAMILY if task.dataset.family == own.dataset.family else OTHER_FAMILIES}
+                words |= {THEME} if own.theme and task.theme == own.theme else set()
+                chosen += [name] if recipe.parents in words else []
         if not chosen:
             reason = f"no task is left of parents = {recipe.parents!r}"
             if any(pair[0] == target and pair[1] != target for pair in self.contaminated):
                 reason += " but such as have its test rows for training"
             self.left_out[f"{recipe.name} -> {target}"] = reason
         return sorted(chosen)
-
-    def _check_list(self, recipe: Recipe, target: str, may_be: Mapping[str, Task]) -> None:
-        for name in recipe.parents:
-            if name in may_be or name not in self.splits:  # without its files a task is among those that are missing
-                continue
-            what = "is the target itself" if name == target else "has rows of its test for training"
-            if name != target and self.splits[name].task.role not in ("both", "intermediate"):
-                what = f"is no intermediate (role = {self.splits[name].task.role!r})"
-            raise BadStudy(
-                f"merged.{recipe.name}: parents names {name!r}, which for target {target!r} {what}; leave it out, or "
-                "list the targets that the row is for: targets"
-            )
 
     def _merge(
         self, recipe: Recipe, target: str, parents: Mapping[str, Cell], column: Sequence[Cell]
@@ -407,21 +400,17 @@ class MergedRows:
     def _measures(self, similarity: str, target: str, parents: Collection[str]) -> dict[str, Any]:
         """A similarity with the keys of its measures by parent: one of a pair, or an embedding of either task."""
         kind, _ = MEASURED[similarity]
-        keys = {
-            name: [key_of({"kind": kind, "inputs": inputs}) for inputs in self._inputs(kind, name, target)]
-            for name in sorted(parents)
-        }
+        of_pair = {VOCABULARY: vocabulary_inputs, WEIGHTS: weights_inputs, LOGME: logme_inputs}
+        backbone, keys = self.study.backbone, {}
+        for parent in sorted(parents):
+            contents = [self.splits[name].content_hash for name in (parent, target)]
+            pair = contents if kind == VOCABULARY else [self.first[name].key for name in (parent, target)]
+            if kind == DATA_EMBEDDING:
+                inputs = [data_embedding_inputs(content, encoders(backbone)[0], backbone) for content in contents]
+            else:
+                inputs = [of_pair[kind](*pair)]
+            keys[parent] = [key_of({"kind": kind, "inputs": each}) for each in inputs]
         return {"similarity": similarity, "measures": keys}
-
-    def _inputs(self, kind: str, parent: str, target: str) -> list[dict[str, Any]]:
-        contents = {name: self.splits[name].content_hash for name in (parent, target)}
-        keys = {name: self.first[name].key for name in (parent, target)}
-        if kind == DATA_EMBEDDING:
-            name = self.study.backbone
-            return [data_embedding_inputs(contents[task], encoders(name)[0], name) for task in (parent, target)]
-        if kind == VOCABULARY:
-            return [vocabulary_inputs(contents[parent], contents[target])]
-        return [(weights_inputs if kind == WEIGHTS else logme_inputs)(keys[parent], keys[target])]
 
 
 def most_parents(merge: Mapping[str, Any]) -> int:

@@ -145,11 +145,11 @@ def make_plan(
         )
     imported = imported_cells(study, registry, backbone, store)
     study = replace(study, imported={cell.target: cell.key for cell in imported})
-    merged = None
+    grid, merged = _Grid(study, backbone, splits, imported), None
     if study.merged:  # else nothing is asked of the rows for them
-        first = _Grid(study, backbone, splits, ()).alone(study.seeds[0], "full")
+        first = grid.alone(study.seeds[0], "full")
         merged = MergedRows(study, backbone, splits, contaminated(study, splits, store), first)
-    packs = _packs(study, backbone, splits, imported, merged)
+    packs = _packs(grid, merged)
     plan = Plan(study, backbone, *packs, splits, missing, merged.left_out if merged else {})
     for cell in plan.cells:
         epoch, epochs = cell.spec.get("loss", {}).get("deferred_from", 0), cell.spec.get("training", {}).get("epochs")
@@ -161,18 +161,12 @@ def make_plan(
     return plan
 
 
-def _packs(
-    study: StudyConfig,
-    backbone: Backbone,
-    splits: dict[str, Splits],
-    imported: Sequence[Cell] = (),
-    merged: MergedRows | None = None,
-) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
+def _packs(grid: _Grid, merged: MergedRows | None) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
     """First floors and what stands on nothing, a pack for each cell; then one for each column: transfers and controls.
 
     Merged rows have packs of their own, so that the lanes of all others are the same with and without them.
     """
-    grid = _Grid(study, backbone, splits, imported)
+    study = grid.study
     first = list(_floors(grid)) if study.floors else []
     second: list[Pack] = []
     third: list[Pack] = []

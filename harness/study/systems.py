@@ -422,26 +422,22 @@ def add_files(paths: Sequence[str | Path]) -> None:
         if name in SHIPPED:
             raise BadStudy(f"--system {path}: {name!r} is a system that is shipped; give the file another name")
         digest = sha256(path.read_bytes()).hexdigest()
-        if name not in _own or _own[name][1].file_sha256 != digest:
-            _own[name] = path.resolve(), kind_in(_run(path), name, digest)
+        if name in _own and _own[name][1].file_sha256 == digest:
+            continue
+        spec = spec_from_file_location(f"own_system_{path.stem}", path)
+        assert spec is not None and spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[spec.name] = module  # where dataclasses look for what their fields are annotated with
+        try:
+            spec.loader.exec_module(module)
+        except Exception as problem:
+            raise BadStudy(f"--system {path}: it cannot be run: {type(problem).__name__}: {problem}") from None
+        _own[name] = path.resolve(), kind_in(module, name, digest)
 
 
 def own_files() -> tuple[str, ...]:
     """The files that were added, as absolute paths: what a job has to add before it can run their cells."""
     return tuple(str(path) for path, _ in _own.values())
-
-
-def _run(path: Path) -> ModuleType:
-    """The module that a file makes; BadStudy, in one line, where it raises."""
-    spec = spec_from_file_location(f"own_system_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for what their fields are annotated with
-    try:
-        spec.loader.exec_module(module)
-    except Exception as problem:
-        raise BadStudy(f"--system {path}: it cannot be run: {type(problem).__name__}: {problem}") from None
-    return module
 
 
 # What a study says of its systems, and whether they can read its tasks.

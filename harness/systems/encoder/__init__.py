@@ -40,11 +40,9 @@ class EncoderSettings(Settings):
     ``weights`` is empty for the study's backbone, or a folder of another encoder: BERT, RoBERTa, XLM-R, CamemBERT,
     DeBERTa, ELECTRA, MPNet, ModernBERT, or T5, whose encoder is taken. With a ``lora_rank`` the encoder's linear layers
     each learn a product of that rank (Hu et al. 2022), whose factor alpha / rank is 2, instead of all weights.
-    ``tokens`` bounds what is read of a window; the target is read first, then the turns nearest to it. With a
-    ``patience`` of 0 the last epoch is kept, else the epoch that is best on validation rows, and training stops after
-    so many that are no better. ``loss`` is ``cross-entropy``, ``focal`` with its ``gamma``, or ``ldam`` with
-    ``largest_margin``, ``scale``, and from epoch ``deferred_from`` on (0: never) weights of classes; a number is not of
-    a class, and its squared error is taken. ``precision`` ``bf16`` computes products in 16 bits.
+    ``tokens`` bounds what is read of a window; the target is read first, then the turns nearest to it. ``loss`` is
+    ``cross-entropy``, ``focal`` with its ``gamma``, or ``ldam`` with ``largest_margin``, ``scale``, and from epoch
+    ``deferred_from`` on (0: never) weights of classes; a number is not of a class, and its squared error is taken.
     """
 
     epochs: Epochs = 30

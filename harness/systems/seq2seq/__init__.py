@@ -26,9 +26,8 @@ class Seq2SeqSettings(Settings):
     Without ``instruction`` the turns and the text are read and not a word of the task, which still names the answers.
     With ``new_tokens`` tasks whose instruction says so are answered by new tokens, else by the words of the options.
     ``tokens`` bounds what is read, the instruction included. With a ``lora_rank`` every linear layer of the blocks
-    learns a product of that rank (Hu et al. 2022), instead of all weights. With a ``patience`` of 0 the last epoch is
-    kept, else the epoch that is best on validation rows, and training stops after so many that are no better. With 0
-    ``epochs`` nothing is trained, and answers are words. ``precision`` ``bf16`` computes products in 16 bits.
+    learns a product of that rank (Hu et al. 2022), instead of all weights. With 0 ``epochs`` nothing is trained, and
+    answers are words.
     """
 
     epochs: Annotated[int, Range(0, 1000)] = 30

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from types import ModuleType
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -250,7 +250,8 @@ DECLARED = {  # how many fields say a range or words, so that none is lost
 def test_values_outside_the_range_or_the_words_of_a_field_are_refused_by_its_name(name):
     kind, count = kind_of(name), 0
     for field, hint in get_type_hints(kind.config, include_extras=True).items():
-        odd = [f"no {words[0]}"] if get_origin(hint) is Literal and (words := get_args(hint)) else []
+        bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        odd = [f"no {words[0]}"] if get_origin(bare) is Literal and (words := get_args(bare)) else []
         for limit in (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Range)):
             odd += [limit.least - 1, limit.most + 1]
         for value in odd:
@@ -333,6 +334,8 @@ def test_settings_that_a_system_has_not_are_refused_by_name(values, refusal):
 def test_a_file_that_lacks_a_part_of_the_contract_is_refused_by_it():
     with pytest.raises(BadStudy, match=r"system 'own': own.py has no load, which every system declares"):
         own_kind(load="absent")
+    with pytest.raises(BadStudy, match=r"a type of config of own.py is not there: name 'Absent' is not defined"):
+        own_kind(config=dataclasses.make_dataclass("Config", [("rate", "Absent", 0)], frozen=True))
     with pytest.raises(BadStudy, match=r"system 'own': config of own.py is no frozen dataclass"):
         own_kind(config=dict)
     with pytest.raises(BadStudy, match="no system 'majorty' is known here; did you mean 'majority'"):
