@@ -181,23 +181,18 @@ def _packs(grid: _Grid, merged: MergedRows | None) -> tuple[tuple[Pack, ...], tu
             for setting in study.settings:
                 for name in grid.targets:
                     column = grid.column(name, setting, seed, full, of_controls[name])
-                    second += _packs_of_column(column)
+                    packs: dict[str, list[Cell]] = {}
+                    for cell in column:  # lanes share batches, epochs and methods, which searches may find for some
+                        training = {**cell.spec["training"], "learning_rate": None, "weight_decay": None}
+                        shared = {name: cell.spec[name] for name in ("adapter", "trainer")} | {"training": training}
+                        packs.setdefault(key_of(shared), []).append(cell)
+                    second += [Pack(tuple(cells)) for cells in packs.values()]
                     on_merges = merged.cells(name, setting, seed, full, column) if merged else []
                     # cells that learn what their parents count share nothing; others differ in these alone
                     alike = tuple(cell for cell in on_merges if cell.rule not in LEARNED)
                     third += [Pack(alike)] if alike else []
                     third += [Pack((cell,)) for cell in on_merges if cell not in alike]
     return tuple(Pack((cell,)) for cell in first), (*second, *third, *_references(grid), *_systems(grid))
-
-
-def _packs_of_column(column: Sequence[Cell]) -> list[Pack]:
-    """One pack, or several where searches found other batches, epochs or methods for some pairs: lanes share those."""
-    packs: dict[str, list[Cell]] = {}
-    for cell in column:
-        own = {"learning_rate": None, "weight_decay": None}
-        shared = {name: cell.spec[name] for name in ("adapter", "trainer")}
-        packs.setdefault(key_of({**shared, "training": {**cell.spec["training"], **own}}), []).append(cell)
-    return [Pack(tuple(cells)) for cells in packs.values()]
 
 
 def _references(grid: _Grid) -> list[Pack]:

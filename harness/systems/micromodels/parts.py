@@ -100,8 +100,7 @@ def vectors_of(texts: Sequence[str], encoder: Backbone, device: Device) -> Vecto
     kept = _kept.setdefault((encoder.weights_sha256, encoder.config_sha256, encoder.tokenizer_sha256), {})
     if len(kept) > MOST_KEPT:
         kept.clear()
-    new = [text for text in dict.fromkeys(texts) if text not in kept]
-    if new:
+    if new := [text for text in dict.fromkeys(texts) if text not in kept]:
         kept.update(zip(new, _encoded(new, encoder, device), strict=True))
     return np.array([kept[text] for text in texts], dtype=np.float32).reshape(len(texts), encoder.width)
 
