@@ -5,8 +5,8 @@ A record is a dataclass or a TypedDict; what a field may hold stands in its anno
     epochs: Annotated[int, Range(1), "how often a training sees every row"] = 10
 
 A text there is the field's meaning, for the pages of reference; a field without one is in no file that people write. A
-``Range`` or ``OneOf`` limits the values, a class is a record of which a table may have some fields, and any function
-says what is wrong with a value, or nothing.
+``Range`` or ``OneOf`` limits the values, as a ``Literal`` of texts does, a class is a record of which a table may have
+some fields, and any function says what is wrong with a value, or nothing.
 
 No library checks this. Tried were msgspec 0.22.0, cattrs 26.2.1 and pydantic 2.14.4, msgspec on the manifest's rows:
 ``Expected `int`, got `str` - at `$.epochs` `` names neither the value nor the nearest field, and to say them its
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from operator import ge, gt, le, lt
 from types import NoneType, UnionType
-from typing import Annotated, Any, NotRequired, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tasks.plain_text import control_character, nearest
 
@@ -174,18 +174,30 @@ def _misfits_of_table(
     yield from (f"{prefix}{name} is missing" for name in needed if name not in table)
 
 
-def record_of(record: type[Record], table: Mapping[str, Any]) -> Record:
-    """The dataclass with the values of a table that was checked: lists become tuples, and tables of records these."""
-    return record(**{name: as_kind(value, fields_of(record)[name].kind) for name, value in table.items()})
+def check_record(record: Hashable, prefix: str = "") -> None:
+    """ValueError for the first value of a dataclass that does not fit its field, named with the ``prefix``."""
+    for misfit in _misfits_of_table(vars(record), fields_of(type(record)), prefix):
+        raise ValueError(misfit)
 
 
-def as_kind(value: Any, kind: Any) -> Any:  # noqa: ANN401 - any value of a file, any type
-    """A checked value as a record has it, by the annotation of its field."""
+def record_of(record: type[Record], table: Mapping[str, Any], *, floats: bool = False) -> Record:
+    """The dataclass with the values of a table that was checked: lists become tuples, and tables of records these.
+
+    With ``floats`` 3 becomes 3.0 where the field is of numbers; else it stays as it is written.
+    """
+    fields = fields_of(record)
+    return record(**{name: as_kind(value, fields[name].kind, floats=floats) for name, value in table.items()})
+
+
+def as_kind(value: Any, kind: Any, *, floats: bool = False) -> Any:  # noqa: ANN401 - any value of a file, any type
+    """A checked value as a record has it, by the annotation of its field; ``floats`` as in ``record_of``."""
     for option in _unpacked(kind)[0]:
         if isinstance(value, list | tuple) and get_origin(option) is tuple:
-            return tuple(as_kind(item, get_args(option)[0]) for item in value)
+            return tuple(as_kind(item, get_args(option)[0], floats=floats) for item in value)
         if isinstance(value, Mapping) and _is_record(option):
-            return record_of(option, value)
+            return record_of(option, value, floats=floats)
+        if floats and option is float and type(value) is int:
+            return float(value)
     return value
 
 
@@ -200,6 +212,8 @@ def _unpacked(kind: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401 - a typ
     if NoneType in options and len(options) == 2:
         [options[0]], more = _unpacked(options[0])
         notes = more + notes
+    if get_origin(kind) is Literal:
+        options, notes = [str], [*notes, OneOf(get_args(kind))]
     return options, notes
 
 

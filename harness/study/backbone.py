@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.study.backbone_files import (
+    DECODERS,
     SIZES,
     VOCABULARY,
     absent,
@@ -43,23 +44,11 @@ UNFIT = {  # kinds that are finetuned whole, and why they carry no adapters here
     "electra": "the training of adapters as lanes does not compute its embeddings, which have a width of their own",
     **dict.fromkeys(("mpnet", "modernbert"), "the adapters library has no class for it"),
 }
-AS_SYSTEMS = {  # kinds that answer in words, by the system that trains them
-    **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "granite", "llama", "mistral"), "decoder"),
-    **dict.fromkeys(("olmo2", "phi3", "qwen2", "qwen3", "smollm3"), "decoder"),
-    "t5": "seq2seq",
-}
+AS_SYSTEMS = dict.fromkeys(DECODERS, "decoder") | {"t5": "seq2seq"}  # kinds that answer in words, by what trains them
 LANGUAGES = {
-    "minilm": ("en",),
-    "roberta-base": ("en",),
-    "roberta-large": ("en",),
-    "bert-base-cased": ("en",),
-    "bert-base-uncased": ("en",),
-    "bert-large-cased": ("en",),
-    "bert-large-uncased": ("en",),
-    "bert-base-chinese": ("zh",),
-    "bert-base-german-cased": ("de",),
-    "camembert-base": ("fr",),
-    "camembert-large": ("fr",),
+    **dict.fromkeys(("minilm", "roberta-base", "roberta-large"), "en"),
+    **{f"bert-{size}-{case}": "en" for size in ("base", "large") for case in ("cased", "uncased")},
+    **{"bert-base-chinese": "zh", "bert-base-german-cased": "de", "camembert-base": "fr", "camembert-large": "fr"},
 }
 MANY_LANGUAGES = ("multilingual", "random-tiny")  # parts of the names of backbones that are bound to no language
 
@@ -127,9 +116,9 @@ class Backbone:
         if self.model_type == "xlm-roberta" or any(part in short for part in MANY_LANGUAGES):
             return None
         known = LANGUAGES.get(short)
-        if wanted in (known or ("en",)):
+        if wanted == (known or "en"):
             return None
-        reads = f"reads {', '.join(known)}" if known else "may not read this language"
+        reads = f"reads {known}" if known else "may not read this language"
         return f"language: the texts are in {language}, backbone {self.name!r} {reads}; an XLM-R reads a hundred"
 
     def identity(self) -> dict[str, str]:
@@ -215,59 +204,40 @@ def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
             )
     if model_type not in MODEL_TYPES:
         raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
-    tokens = _tokenizer_facts(name, folder, values)
-    if not is_pinned:
-        _refuse_unfit(name, folder, values, tokens)
-    offset = 0 if model_type == "bert" else padding(model_type, values) + 1  # RoBERTa numbers positions from there
-    config_sha256, tokenizer_sha256 = _config_sha256(name, config, values), digest(tokens)
-    return Backbone(name, model_type, weights_sha256, positions - offset, config_sha256, tokenizer_sha256, folder)
-
-
-def _config_sha256(name: str, config: Path, values: Mapping[str, Any]) -> str:
     try:
-        return digest(config_facts(values["model_type"], values))
-    except (OverflowError, TypeError) as problem:
-        raise BadBackbone(f"backbone {name!r}: {config}: {problem}; mend this value") from None
-
-
-def _tokenizer_facts(name: str, folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return tokenizer_facts(folder, values["model_type"], values)
+        tokens = tokenizer_facts(folder, model_type, values)
     except UNREADABLE as problem:
-        reason = f"{type(problem).__name__}: {problem}"
         raise BadBackbone(
-            f"backbone {name!r}: the tokenizer in {folder} cannot be read ({reason}); put its files there, as they "
-            "come with the weights"
+            f"backbone {name!r}: the tokenizer in {folder} cannot be read ({type(problem).__name__}: {problem}); put "
+            "its files there, as they come with the weights"
         ) from None
-
-
-def _refuse_unfit(name: str, folder: Path, values: Mapping[str, Any], tokens: Mapping[str, Any]) -> None:
-    """BadBackbone for weights or a tokenizer that are not those of the config."""
-    model_type = values["model_type"]
-    try:
-        check_folder(folder, model_type, values)
-        check_tokenizer(folder, model_type, tokens, values.get("vocab_size", VOCABULARY[model_type]))
-    except BadInput as problem:
-        raise BadBackbone(f"backbone {name!r}: {problem}") from None
+    if not is_pinned:
+        try:
+            check_folder(folder, model_type, values)
+            check_tokenizer(folder, model_type, tokens, values.get("vocab_size", VOCABULARY[model_type]))
+        except BadInput as problem:
+            raise BadBackbone(f"backbone {name!r}: {problem}") from None
+    offset = 0 if model_type == "bert" else padding(model_type, values) + 1  # RoBERTa numbers positions from there
+    hashes = digest(config_facts(model_type, values)), digest(tokens)
+    return Backbone(name, model_type, weights_sha256, positions - offset, *hashes, folder)
 
 
 def _refuse_unfit_kind(name: str, model_type: object) -> None:
     """BadBackbone for a kind that a system trains, but that carries no adapters here."""
-    if isinstance(model_type, str) and model_type in AS_SYSTEMS:
-        system = AS_SYSTEMS[model_type]
-        raise BadBackbone(
-            f"backbone {name!r}: a {model_type} answers in words and carries no stack of an intermediate and a target "
-            "here (lanes compute encoders alone, and products of low rank, by which it is trained, are added to its "
-            "weights, so that a second adapter would read nothing of a first); train it by the system "
-            f"{system!r} (system.{system}.weights), ask it as it is by 'prompted' (system.prompted.weights), or take a "
-            f"backbone of {', '.join(MODEL_TYPES[:-1])} or {MODEL_TYPES[-1]}"
+    if not isinstance(model_type, str) or model_type not in AS_SYSTEMS | UNFIT:
+        return
+    if system := AS_SYSTEMS.get(model_type):
+        why = (
+            "answers in words and carries no stack of an intermediate and a target here (lanes compute encoders alone, "
+            "and products of low rank, by which it is trained, are added to its weights, so that a second adapter "
+            f"would read nothing of a first); train it by the system {system!r} (system.{system}.weights), ask it as it"
+            " is by 'prompted' (system.prompted.weights)"
         )
-    if isinstance(model_type, str) and model_type in UNFIT:
-        raise BadBackbone(
-            f"backbone {name!r}: a {model_type} carries no adapters here ({UNFIT[model_type]}); finetune it whole with "
-            f"the system 'encoder' (system.encoder.weights), or take a backbone of {', '.join(MODEL_TYPES[:-1])} or "
-            f"{MODEL_TYPES[-1]}"
-        )
+    else:
+        why = f"carries no adapters here ({UNFIT[model_type]}); finetune it whole with the system 'encoder'"
+        why += " (system.encoder.weights)"
+    others = f"{', '.join(MODEL_TYPES[:-1])} or {MODEL_TYPES[-1]}"
+    raise BadBackbone(f"backbone {name!r}: a {model_type} {why}, or take a backbone of {others}")
 
 
 def refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
@@ -284,19 +254,11 @@ def _hub_folder(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = [
-        "config.json",
-        "model.safetensors",
-        "tokenizer*",
-        "vocab*",
-        "merges.txt",
-        "sentencepiece*",
-        "special_tokens_map.json",
-    ]
+    wanted = ["config.json", "model.safetensors", "tokenizer*", "vocab*", "merges.txt", "sentencepiece*"]
+    wanted.append("special_tokens_map.json")
+    is_offline = os.environ.get("HF_HUB_OFFLINE") == "1"
     try:
-        return Path(
-            snapshot_download(name, allow_patterns=wanted, local_files_only=os.environ.get("HF_HUB_OFFLINE") == "1")
-        )
+        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=is_offline))
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
         reason = str(problem).splitlines()[0][:160] if str(problem) else type(problem).__name__
         raise BadBackbone(

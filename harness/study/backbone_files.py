@@ -18,16 +18,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from tasks.errors import BadInput
-from tasks.fields import Field, Number, OneOf, Positive, Range, check_table, fields_of
+from tasks.fields import Field, Number, OneOf, Positive, Range, as_kind, check_table, fields_of
 
 ACTIVATIONS = (
     "gelu gelu_10 gelu_fast gelu_new gelu_python gelu_pytorch_tanh gelu_python_tanh gelu_accurate laplace leaky_relu "
@@ -87,7 +88,6 @@ BERT_NORMALIZER = {  # fields of tokenizer_config.json and their defaults, by th
     "handle_chinese_chars": ("tokenize_chinese_chars", True),
 }
 TOKEN = {"lstrip": False, "rstrip": False, "single_word": False, "normalized": True, "special": False}
-WORDS = {int: "a whole number", float: "a number", str: "a name"}
 VOCABULARIES = ("vocab.json", "merges.txt", "vocab.txt", "sentencepiece.bpe.model")  # where there is no tokenizer.json
 
 
@@ -97,22 +97,11 @@ def digest(facts: Mapping[str, Any]) -> str:
 
 
 def config_facts(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a config that act, all written out; TypeError for a value of another type."""
-    facts = {name: _cast(name, config.get(name, default), default) for name, default in CONFIGS[model_type].items()}
+    """The fields of a config that act, all written out: 0 and 0.0 are one probability."""
+    facts = {name: config.get(name, default) for name, default in CONFIGS[model_type].items()}
+    facts |= {name: as_kind(facts[name], field.kind, floats=True) for name, field in fields_of(EncoderConfig).items()}
     asked = [value for name, value in config.items() if "attn_implementation" in name and value is not None]
     return {"model_type": model_type, **facts, "attention": asked[0] if asked else ATTENTION}
-
-
-def _cast(name: str, value: object, default: object) -> object:
-    """The value in the default's type: 0 and 0.0 are one probability."""
-    if value is None and name in ("classifier_dropout", "pad_token_id"):
-        return None
-    kind: type[Any] = float if name == "classifier_dropout" else type(default)
-    fitting: tuple[type, ...] = (str,) if kind is str else (int, float)
-    is_broken = kind is int and isinstance(value, float) and not value.is_integer()
-    if isinstance(value, bool) or not isinstance(value, fitting) or is_broken:
-        raise TypeError(f"{name} {value!r} is not {WORDS[kind]}")
-    return kind(value)
 
 
 def tokenizer_facts(folder: Path, model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,32 +262,51 @@ PREFIXES = {  # as the library has them
     "mpnet": "mpnet",
 }
 SIZES = {name: default for name, default in SHARED.items() if isinstance(default, int)}
-VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items()} | {
-    "deberta": 50265,
-    "deberta-v2": 128100,
-    "electra": 30522,
-    "modernbert": 50368,
-    "mpnet": 30527,
-    "t5": 32128,
-    "gemma": 256000,
-    "gemma2": 256000,
-    "gemma3_text": 262208,
-    "gpt2": 50257,
-    "gpt_neox": 50432,
-    "granite": 32000,
-    "llama": 32000,
-    "mistral": 32000,
-    "olmo2": 50304,
-    "phi3": 32064,
-    "qwen2": 151936,
-    "qwen3": 151936,
-    "smollm3": 128256,
+
+
+class Family(NamedTuple):
+    """The library's defaults of weights that no adapter stands on: rows of the embedding, and tokens of a text.
+
+    A config bounds the tokens by ``field``; ``spare`` of them no text has.
+    """
+
+    vocabulary: int
+    tokens: int
+    field: str = "max_position_embeddings"
+    spare: int = 0
+
+
+FOREIGN = {  # encoders, and T5, of which the encoder may be taken
+    "deberta": Family(50265, 512),
+    "deberta-v2": Family(128100, 512),
+    "electra": Family(30522, 512),
+    "modernbert": Family(50368, 8192),
+    "mpnet": Family(30527, 512, spare=2),
+    "t5": Family(32128, 512, "n_positions"),
 }
+DECODERS = {
+    "gemma": Family(256000, 8192),
+    "gemma2": Family(256000, 8192),
+    "gemma3_text": Family(262208, 131072),
+    "gpt2": Family(50257, 1024, "n_positions"),
+    "gpt_neox": Family(50432, 2048),
+    "granite": Family(32000, 2048),
+    "llama": Family(32000, 2048),
+    "mistral": Family(32000, 131072),
+    "olmo2": Family(50304, 2048),
+    "phi3": Family(32064, 4096),
+    "qwen2": Family(151936, 32768),
+    "qwen3": Family(151936, 32768),
+    "smollm3": Family(128256, 32768),
+}
+VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items()}
+VOCABULARY |= {kind: family.vocabulary for kind, family in (FOREIGN | DECODERS).items()}
 BUCKETS = 32  # MPNet's distances between tokens
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")  # numbers of positions, which old files hold
 ADAPTERS = "adapter_config.json"
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
+OLD_NAMES = {"gamma": "weight", "beta": "bias"}  # of a LayerNorm's tensors
 ENCODER = ("embeddings.", "encoder.")  # parts of an encoder that are not its pooler
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 BF16_EXPONENT = 0x7F80  # all ones where a bf16 is no finite number
@@ -410,7 +418,8 @@ def _own_names(folder: Path, shapes: Mapping[str, Any], prefix: str) -> dict[str
     begins = f"{prefix}." if any(name.startswith(prefix) for name in shapes) else ""
     names: dict[str, str] = {}
     for name in shapes:
-        own = _current_name(name.removeprefix(begins)) if name.startswith(begins) else ""
+        own = name.removeprefix(begins) if name.startswith(begins) else ""
+        own = re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: f"LayerNorm.{OLD_NAMES[old[1]]}", own)
         if own in names:
             raise BadWeights(f"{folder / WEIGHTS}: holds {own} under two names; save it again")
         if own and own not in BUFFERS:
@@ -418,20 +427,18 @@ def _own_names(folder: Path, shapes: Mapping[str, Any], prefix: str) -> dict[str
     return names
 
 
-def _current_name(name: str) -> str:
-    """A tensor's name as the library has it today."""
-    for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
-        if name.endswith(old):
-            return name.replace(old, new)
-    return name
-
-
 def check_shapes(folder: Path, shapes: Mapping[str, Tensor], prefix: str, wanted: Iterable[tuple[str, Shape]]) -> None:
     """BadWeights unless the encoder's tensors are exactly the ``wanted`` ones, in shape too."""
     file, names = folder / WEIGHTS, _own_names(folder, shapes, prefix)
     for name, shape in wanted:
         if name not in names:
-            raise BadWeights(_missing(file, name, shapes))
+            holds = (
+                f"the first of its {len(shapes)} tensors is {next(iter(shapes))}" if shapes else "it holds no tensor"
+            )
+            raise BadWeights(
+                f"{file}: {name} is missing ({holds}), and random numbers would stand in for it; take weights and "
+                "config.json that belong together, under the library's own names"
+            )
         kind, own = shapes[names.pop(name)]
         if own != shape:
             raise BadWeights(
@@ -445,14 +452,6 @@ def check_shapes(folder: Path, shapes: Mapping[str, Tensor], prefix: str, wanted
             f"{file}: {left} has no place in the encoder of config.json, so a part of the weights would be left out; "
             "take the config that belongs to the weights"
         )
-
-
-def _missing(file: Path, name: str, shapes: Mapping[str, Tensor]) -> str:
-    holds = f"the first of its {len(shapes)} tensors is {next(iter(shapes))}" if shapes else "it holds no tensor"
-    return (
-        f"{file}: {name} is missing ({holds}), and random numbers would stand in for it; take weights and config.json "
-        "that belong together, under the library's own names"
-    )
 
 
 def check_finite(folder: Path, shapes: Mapping[str, Tensor], prefix: str) -> None:

@@ -15,7 +15,7 @@ from harness.study.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.methods import check_layers, check_stack, check_width, library_config, serves_lanes, settings_of
-from harness.study.systems import WINDOW, Kind, check_rows, check_settings, check_system, kind_and_config, turns_after
+from harness.study.systems import WINDOW, check_rows, check_settings, check_system, kind_and_config, turns_after
 from tasks.errors import BadStudy
 from tasks.splits.loading import Splits, after_hash, rationale_hash
 from tasks.task import Task
@@ -117,6 +117,12 @@ def make_cell(
     training, _ = study.training_for(task, stacked_on)
     study = dataclasses.replace(study, adapter=study.adapter_for(task.id, stacked_on))
     role = role or (TRANSFER if intermediate else BASELINE)
+    # of a whole model, for which adapters' rates are far too high
+    rate = {"learning_rate": study.finetune_learning_rate} if role in WHOLE_MODELS else {}
+    label: dict[str, Any] = {"kind": task.label.kind, "classes": list(task.label.classes)}
+    if role == OF_SHUFFLED:  # the seeds by which labels are permuted; the test keeps its own
+        parts = ("train", "validation")
+        label["permutations"] = {name: seed_of("shuffled", task.id, seed, name) for name in parts}
     adapter = _adapter(study, role, intermediate)
     check_width(adapter or {}, backbone.width)
     check_layers(adapter or {}, backbone.shape[0])
@@ -133,13 +139,13 @@ def make_cell(
         "setting": setting,
         "backbone": backbone.identity(),
         "adapter": adapter,
-        "training": {**dataclasses.asdict(training), **_own_rate(study, role)},
+        "training": {**dataclasses.asdict(training), **rate},
         "input_format": study.input_format,
         "max_tokens": study.max_tokens,
         "caps": {"train": study.max_train, "validation": study.max_val, "test": study.max_test},
         "splits": _cut_of(study, task),
         "splits_hash": splits.content_hash,
-        "label": {"kind": task.label.kind, "classes": list(task.label.classes), **_permutations(role, task.id, seed)},
+        "label": label,
         "metric": task.metric,
         "class_weights": task.class_weights,
         **({"loss": loss.as_json()} if (loss := study.loss_for(task)).kind != "cross-entropy" else {}),
@@ -151,7 +157,7 @@ def make_cell(
         **({"start": study.start} if study.start != "task" and adapter else {}),
         "retry_collapsed": study.retry_collapsed,
         "trainer": trainer,
-        "library": _library(adapter, study.device) if trainer == "library" else None,
+        "library": library_facts(adapter, study) if trainer == "library" else None,
         "precision": study.precision,
         "shared_noise": study.shared_noise,
     }
@@ -179,14 +185,19 @@ def make_system_cell(
     check_settings(kind, config, name, splits[target].task.label, backbone)
     if study.data != "synthetic":  # made-up texts are nobody's
         kind.check(config, name, task)
-    settings, local = _settings(kind, config)
+    settings = json.loads(json.dumps(dataclasses.asdict(config)))  # lists for tuples, as a record has them
+    local = {field: settings.pop(field) for field in kind.local}
+    unset = {field for field in kind.added if getattr(config, field) == getattr(kind.config(), field)}
     siblings = {sibling: splits.get(sibling) for sibling in getattr(config, "siblings", ())}
     check_rows(kind, name, rows, siblings)
+    others, later = {other: of for other, of in siblings.items() if of}, turns_after(config)
+    marks = {other: rationale_hash(of) for other, of in others.items()} if kind.reads.rationales else {}
+    follows = {other: after_hash(of, later) for other, of in others.items()} if later else {}
     spec: dict[str, Any] = {
         "schema": SCHEMA,
         "system": kind.name,
         "version": kind.version,
-        "config": settings,
+        "config": {field: value for field, value in settings.items() if field not in unset},
         "role": SYSTEM,
         "target": target,
         "intermediate": None,
@@ -203,10 +214,10 @@ def make_system_cell(
         **({"backbone": backbone.identity()} if kind.reads.weights else {}),
         **({"rationale_hash": rationale_hash(rows)} if kind.reads.rationales else {}),
         **({"instruction_hash": task.instruction.content_hash} if kind.reads.instructions and task.instruction else {}),
-        **({"siblings": {other: of.content_hash for other, of in siblings.items() if of}} if siblings else {}),
-        **({"sibling_rationales": marked} if (marked := _rationales(kind, siblings)) else {}),
-        **({"after_hash": after_hash(rows, later)} if (later := turns_after(config)) else {}),
-        **({"sibling_after": follows} if (follows := _later_turns(later, siblings)) else {}),
+        **({"siblings": {other: of.content_hash for other, of in others.items()}} if others else {}),
+        **({"sibling_rationales": marks} if marks else {}),
+        **({"after_hash": after_hash(rows, later)} if later else {}),
+        **({"sibling_after": follows} if follows else {}),
         **({"identity": identity} if (identity := dict(kind.identity(config))) else {}),
     }
     return Cell(target, None, seed, setting, SYSTEM, spec, key_of(spec), name, local)
@@ -234,24 +245,6 @@ def later_turns(spec: Mapping[str, Any]) -> int:
     """How many turns after its texts a cell reads, an adapter's as its task says and a system's by its window."""
     later: int = spec["later"] if "later" in spec else spec.get("config", {}).get(WINDOW, (0, 0))[1]
     return later
-
-
-def _settings(kind: Kind[Any], config: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - the kind's settings
-    """The settings of a system that enter its keys, and those that are in none."""
-    settings = json.loads(json.dumps(dataclasses.asdict(config)))  # lists for tuples, as a record has them
-    local = {field: settings.pop(field) for field in kind.local}
-    unset = {field for field in kind.added if getattr(config, field) == getattr(kind.config(), field)}
-    return {field: value for field, value in settings.items() if field not in unset}, local
-
-
-def _rationales(kind: Kind[Any], siblings: Mapping[str, Splits | None]) -> dict[str, str]:
-    """The hash of every sibling's rationales, for a system that reads them."""
-    return {name: rationale_hash(of) for name, of in siblings.items() if of} if kind.reads.rationales else {}
-
-
-def _later_turns(count: int, siblings: Mapping[str, Splits | None]) -> dict[str, str]:
-    """The hash of the later turns of every sibling's rows, for a system that asks for ``count`` of them."""
-    return {name: after_hash(of, count) for name, of in siblings.items() if of} if count else {}
 
 
 def _cut_of(study: StudyConfig, task: Task) -> str:
@@ -286,21 +279,9 @@ def _adapter(study: StudyConfig, role: str, intermediate: Cell | None) -> dict[s
     return settings_of(study.adapter)
 
 
-def _library(adapter: Mapping[str, Any] | None, device: str) -> dict[str, Any]:
+def library_facts(adapter: Mapping[str, Any] | None, study: StudyConfig) -> dict[str, Any]:
     """What decides a training through the adapters library alone: its own defaults, and whose dropout is drawn."""
-    return {"adapter": library_config(adapter) if adapter else None, "device": kind_of(device)}
-
-
-def _own_rate(study: StudyConfig, role: str) -> dict[str, float]:
-    """The learning rate of a whole model, for which adapters' rates are far too high."""
-    return {"learning_rate": study.finetune_learning_rate} if role in WHOLE_MODELS else {}
-
-
-def _permutations(role: str, target: str, seed: int) -> dict[str, dict[str, int]]:
-    """The seeds by which labels are permuted; the test keeps its own."""
-    if role != OF_SHUFFLED:
-        return {}
-    return {"permutations": {name: seed_of("shuffled", target, seed, name) for name in ("train", "validation")}}
+    return {"adapter": library_config(adapter) if adapter else None, "device": kind_of(study.device)}
 
 
 def seed_of(*parts: object) -> int:

@@ -23,12 +23,13 @@ from tasks.fields import (
     Positive,
     Range,
     Text,
+    as_kind,
+    check_record,
     check_table,
     distinct,
     excerpt,
     fields_of,
     matching,
-    misfits,
 )
 from tasks.splits.loading import KINDS
 from tasks.splits.protocol import Protocol
@@ -117,9 +118,7 @@ class Loss:
 
     def __post_init__(self) -> None:
         """Refuse a kind that is not known and numbers out of their ranges."""
-        for name, declared in fields_of(Loss).items():
-            for misfit in misfits(getattr(self, name), declared.kind, f"loss.{name}"):
-                raise ValueError(misfit)
+        check_record(self, "loss.")
 
     def numbers(self) -> dict[str, float | int]:
         """Those of its numbers that act, by name."""
@@ -260,13 +259,14 @@ class StudyConfig:
             *(("search", settings) for settings in self._search_results(task.id, intermediate)),
             ("study.task", self.task.get(task.id, {})),
         )
-        values = dataclasses.asdict(Training())
+        values, fields = dataclasses.asdict(Training()), fields_of(Training)
         origin = dict.fromkeys(values, "default")
         for name, layer in layers:
             for key, value in layer.items():
                 if (name, key) == ("search", "method"):
                     continue  # see adapter_for
-                values[key] = checked_training(key, value, f"{name} ({task.id})")
+                check_table({key: value}, fields, BadStudy, f"{name} ({task.id})")
+                values[key] = as_kind(value, fields[key].kind, floats=True)
                 origin[key] = name
         return Training(**values), origin
 
@@ -303,9 +303,3 @@ class StudyConfig:
     def as_json(self) -> dict[str, Any]:
         """The study as plain JSON data, every field of a file written out."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "device"}
-
-
-def checked_training(key: str, value: object, where: str) -> int | float:
-    """The value of a training field in its type; BadStudy, naming ``where``, if it is unknown or out of range."""
-    check_table({key: value}, fields_of(Training), BadStudy, where)
-    return value if isinstance(getattr(Training, key), int) else float(value)  # type: ignore[return-value, arg-type]

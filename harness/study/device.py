@@ -39,8 +39,20 @@ class Device:
         """Refuse what cannot be used before anything is read or trained."""
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.name):
             raise NoSuchDevice(f"device {self.name!r} is not one of auto, cpu, cuda, cuda:N")
-        if self.name.startswith("cuda"):
-            _check_gpu(self.name)
+        if not self.name.startswith("cuda"):
+            return
+        import torch
+
+        if not torch.cuda.is_available():
+            raise NoSuchDevice(
+                f"device {self.name!r}: torch {torch.__version__} sees no GPU; leave --device out, or install a torch"
+                " for CUDA"
+            )
+        count = torch.cuda.device_count()
+        if int(self.name.partition(":")[2] or 0) >= count:
+            raise NoSuchDevice(
+                f"device {self.name!r}: torch sees {count} GPUs, cuda:0 to cuda:{count - 1}; name one of them"
+            )
 
     def ready(self) -> torch.device:
         """The device, set to multiply fp32 in fp32: neither TF32, nor sums of bf16 products in bf16."""
@@ -84,18 +96,6 @@ def _may_have_gpu() -> bool:
     from importlib import metadata  # takes a while to load, and most machines need no answer
 
     return not metadata.version("torch").endswith("+cpu")
-
-
-def _check_gpu(name: str) -> None:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise NoSuchDevice(
-            f"device {name!r}: torch {torch.__version__} sees no GPU; leave --device out, or install a torch for CUDA"
-        )
-    count = torch.cuda.device_count()
-    if int(name.partition(":")[2] or 0) >= count:
-        raise NoSuchDevice(f"device {name!r}: torch sees {count} GPUs, cuda:0 to cuda:{count - 1}; name one of them")
 
 
 def cores() -> int:

@@ -96,18 +96,16 @@ def _overrides(table: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from (f"{key}.{override}" for override in _overrides(value))
         else:
-            yield f"{key}={_toml(key.rpartition('.')[2], value)}"
-
-
-def _toml(name: str, value: object) -> str:
-    """A value as it stands in a study file."""
-    refusal = BadStudy(f"{name}={value!r}: a field is a text, a number, true or false, or a list of these")
-    if value is None:
-        raise refusal
-    try:
-        return json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        raise refusal from None
+            try:
+                if value is None:
+                    raise TypeError
+                text = json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError):
+                name = key.rpartition(".")[2]
+                raise BadStudy(
+                    f"{name}={value!r}: a field is a text, a number, true or false, or a list of these"
+                ) from None
+            yield f"{key}={text}"
 
 
 def study_names() -> list[str]:

@@ -30,18 +30,17 @@ from adapters_store.record import is_imported
 from adapters_store.roles import IMPORTED, MERGED, ROLES
 from adapters_store.store import left_out
 from harness.study.backbone import Backbone
-from harness.study.cell import SCHEMA, Cell, make_cell
+from harness.study.cell import SCHEMA, Cell, library_facts, make_cell
 from harness.study.config import StudyConfig
-from harness.study.device import kind_of
 from harness.study.measures import contacts_of
-from harness.study.methods import FUSION, library_config, serves_lanes, settings_of
+from harness.study.methods import FUSION, serves_lanes, settings_of
 from tasks.errors import BadInput, BadStudy
 from tasks.fields import Number, OneOf, Range, check_table, distinct, record_of, written_fields
 from tasks.plain_text import nearest
 from tasks.registry import Registry
 from tasks.splits.contamination import contacts
 from tasks.splits.loading import Splits
-from tasks.task import ID_PATTERN, Task, why_taken
+from tasks.task import ID_PATTERN, why_taken
 
 
 def check_name(name: str, registry: Registry) -> None:
@@ -56,21 +55,17 @@ def with_imported(study: StudyConfig, store: Store) -> StudyConfig:
     """The study with the keys of its imported adapters written out; BadStudy for one that the store has not."""
     if not study.imported:
         return study
-    keys = store.keys()
-    whole = {name: _whole(name, prefix, keys, store) for name, prefix in study.imported.items()}
+    keys, whole = store.keys(), {}
+    for name, prefix in study.imported.items():
+        fitting = [key for key in keys if key.startswith(prefix)]
+        if len(fitting) != 1:
+            count = f"{len(fitting)} records begin so: give more of the key" if fitting else "no record begins so"
+            raise BadStudy(
+                f"imported.{name} {prefix!r}: {count} in store {store.root}; bring it there with: empathy-transfer "
+                f"adapter import SOURCE --as {name}"
+            )
+        (whole[name],) = fitting
     return dataclasses.replace(study, imported=whole)
-
-
-def _whole(name: str, prefix: str, keys: Collection[str], store: Store) -> str:
-    """The only key that begins so."""
-    fitting = [key for key in keys if key.startswith(prefix)]
-    if len(fitting) != 1:
-        what = f"{len(fitting)} records begin so: give more of the key" if fitting else "no record begins so"
-        raise BadStudy(
-            f"imported.{name} {prefix!r}: {what} in store {store.root}; bring it there with: empathy-transfer adapter "
-            f"import SOURCE --as {name}"
-        )
-    return fitting[0]
 
 
 def imported_cells(study: StudyConfig, registry: Registry, backbone: Backbone, store: Store | None) -> list[Cell]:
@@ -192,13 +187,11 @@ class Recipe:
 
 def recipes_of(study: StudyConfig) -> list[Recipe]:
     """The recipes of a study, in the order of its file; ``check_merged`` has seen them."""
-    return [_recipe(name, table) for name, table in study.merged.items()]
-
-
-def _recipe(name: str, table: Mapping[str, Any]) -> Recipe:
-    keep = {"keep": float(table.get("keep", USUAL_KEEP))} if table.get("rule") == TIES else {}
-    rate = {"learning_rate": float(table.get("learning_rate", FUSION_RATE))} if table.get("rule") == FUSED else {}
-    return record_of(Recipe, {"name": name, **table, **keep, **rate})
+    usual: Mapping[Any, Mapping[str, float]] = {TIES: {"keep": USUAL_KEEP}, FUSED: {"learning_rate": FUSION_RATE}}
+    return [
+        record_of(Recipe, {"name": name, **usual.get(table.get("rule"), {}), **table}, floats=True)
+        for name, table in study.merged.items()
+    ]
 
 
 # What a file may say.
@@ -326,11 +319,10 @@ class MergedRows:
         """What the spec of a trained peer says of its training, and of its parents' rows where it reads them."""
         if recipe.rule not in PEERS:
             return {}
-        defaults = library_config(settings_of(self.study.adapter))
-        device = kind_of(self.study.device)
-        spec: dict[str, Any] = {"trainer": "library", "library": {"adapter": defaults, "device": device}}
+        library = library_facts(settings_of(self.study.adapter), self.study)
+        spec: dict[str, Any] = {"trainer": "library", "library": library}
         if recipe.rule == FUSED:
-            return {**spec, "library": {**spec["library"], "fusion": dict(FUSION)}}
+            return {**spec, "library": {**library, "fusion": dict(FUSION)}}
         return {**spec, "siblings": {name: self.splits[name].content_hash for name in parents}}
 
     def _check_lanes(self, recipe: Recipe, base: Cell) -> None:
@@ -354,29 +346,28 @@ class MergedRows:
             if name != target and rows.task.role in ("both", "intermediate") and (target, name) not in self.contaminated
         }
         if isinstance(recipe.parents, tuple):
-            self._check_list(recipe, target, may_be)
+            # without its files a task is among those that are missing
+            for name in (name for name in recipe.parents if name in self.splits and name not in may_be):
+                what = "is the target itself" if name == target else "has rows of its test for training"
+                if name != target and self.splits[name].task.role not in ("both", "intermediate"):
+                    what = f"is no intermediate (role = {self.splits[name].task.role!r})"
+                raise BadStudy(
+                    f"merged.{recipe.name}: parents names {name!r}, which for target {target!r} {what}; leave it out, "
+                    "or list the targets that the row is for: targets"
+                )
             chosen = [name for name in recipe.parents if name in may_be]
         else:
-            own = self.splits[target].task
-            chosen = [name for name, task in may_be.items() if _belongs(recipe.parents, task, own)]
+            own, chosen = self.splits[target].task, []
+            for name, task in may_be.items():
+                words = {OTHERS, FAMILY if task.dataset.family == own.dataset.family else OTHER_FAMILIES}
+                words |= {THEME} if own.theme and task.theme == own.theme else set()
+                chosen += [name] if recipe.parents in words else []
         if not chosen:
             reason = f"no task is left of parents = {recipe.parents!r}"
             if any(pair[0] == target and pair[1] != target for pair in self.contaminated):
                 reason += " but such as have its test rows for training"
             self.left_out[f"{recipe.name} -> {target}"] = reason
         return sorted(chosen)
-
-    def _check_list(self, recipe: Recipe, target: str, may_be: Mapping[str, Task]) -> None:
-        for name in recipe.parents:
-            if name in may_be or name not in self.splits:  # without its files a task is among those that are missing
-                continue
-            what = "is the target itself" if name == target else "has rows of its test for training"
-            if name != target and self.splits[name].task.role not in ("both", "intermediate"):
-                what = f"is no intermediate (role = {self.splits[name].task.role!r})"
-            raise BadStudy(
-                f"merged.{recipe.name}: parents names {name!r}, which for target {target!r} {what}; leave it out, or "
-                "list the targets that the row is for: targets"
-            )
 
     def _merge(
         self, recipe: Recipe, target: str, parents: Mapping[str, Cell], column: Sequence[Cell]
@@ -409,32 +400,17 @@ class MergedRows:
     def _measures(self, similarity: str, target: str, parents: Collection[str]) -> dict[str, Any]:
         """A similarity with the keys of its measures by parent: one of a pair, or an embedding of either task."""
         kind, _ = MEASURED[similarity]
-        keys = {
-            name: [key_of({"kind": kind, "inputs": inputs}) for inputs in self._inputs(kind, name, target)]
-            for name in sorted(parents)
-        }
+        of_pair = {VOCABULARY: vocabulary_inputs, WEIGHTS: weights_inputs, LOGME: logme_inputs}
+        backbone, keys = self.study.backbone, {}
+        for parent in sorted(parents):
+            contents = [self.splits[name].content_hash for name in (parent, target)]
+            pair = contents if kind == VOCABULARY else [self.first[name].key for name in (parent, target)]
+            if kind == DATA_EMBEDDING:
+                inputs = [data_embedding_inputs(content, encoders(backbone)[0], backbone) for content in contents]
+            else:
+                inputs = [of_pair[kind](*pair)]
+            keys[parent] = [key_of({"kind": kind, "inputs": each}) for each in inputs]
         return {"similarity": similarity, "measures": keys}
-
-    def _inputs(self, kind: str, parent: str, target: str) -> list[dict[str, Any]]:
-        contents = {name: self.splits[name].content_hash for name in (parent, target)}
-        keys = {name: self.first[name].key for name in (parent, target)}
-        if kind == DATA_EMBEDDING:
-            name = self.study.backbone
-            return [data_embedding_inputs(contents[task], encoders(name)[0], name) for task in (parent, target)]
-        if kind == VOCABULARY:
-            return [vocabulary_inputs(contents[parent], contents[target])]
-        return [(weights_inputs if kind == WEIGHTS else logme_inputs)(keys[parent], keys[target])]
-
-
-def _belongs(parents: str, task: Task, own: Task) -> bool:
-    """Whether a task is among the ``parents`` of another one."""
-    is_family = task.dataset.family == own.dataset.family
-    return {
-        OTHERS: True,
-        THEME: bool(own.theme) and task.theme == own.theme,
-        FAMILY: is_family,
-        OTHER_FAMILIES: not is_family,
-    }[parents]
 
 
 def most_parents(merge: Mapping[str, Any]) -> int:
@@ -467,7 +443,15 @@ def weights_of(merge: Merge, store: Store) -> dict[str, float]:
     Only the ``best`` count, of equals those that come first by their names. A similarity below 0 counts as 0. Undecided
     in one line for what is not stored or where all weights are 0.
     """
-    chosen = _best(merge, store)
+    chosen = sorted(merge["parents"])
+    if "best" in merge:
+        if merge["by"] == VALIDATION:  # of the target's transfers
+            scores = {name: store.get(key).results["validation"] for name, key in merge["transfers"].items()}
+        else:
+            scores = _similarities(merge["by"], store)
+        # those without a score are last
+        height = {n: -math.inf if score is None or math.isnan(score) else score for n, score in scores.items()}
+        chosen = sorted(sorted(chosen, key=lambda name: (-height[name], name))[: merge["best"]])
     if merge["weights"] == EQUAL:
         return dict.fromkeys(chosen, 1 / len(chosen))
     raw = {
@@ -481,25 +465,6 @@ def weights_of(merge: Merge, store: Store) -> dict[str, float]:
             "similarity, or weights = 'equal'"
         )
     return {name: raw.get(name, 0.0) / total for name in chosen}
-
-
-def _best(merge: Merge, store: Store) -> list[str]:
-    parents = sorted(merge["parents"])
-    if "best" not in merge:
-        return parents
-    scores = _validation(merge, store) if merge["by"] == VALIDATION else _similarities(merge["by"], store)
-    ranked = sorted(parents, key=lambda name: (-_height(scores[name]), name))
-    return sorted(ranked[: merge["best"]])
-
-
-def _validation(merge: Merge, store: Store) -> dict[str, float]:
-    """The validation scores of the target's transfers; those without one are last."""
-    scores = {name: store.get(key).results["validation"] for name, key in merge["transfers"].items()}
-    return {name: math.nan if score is None else float(score) for name, score in scores.items()}
-
-
-def _height(score: float) -> float:
-    return -math.inf if math.isnan(score) else score
 
 
 def _similarities(asked: Mapping[str, Any], store: Store) -> dict[str, float]:

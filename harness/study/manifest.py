@@ -14,7 +14,6 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from adapters_store import CorruptRecord, Store, StoreError
 from adapters_store.listing import keys_in
 from harness.study.cell import SCHEMA as CELL_SCHEMA
-from harness.study.cell import Cell
 from harness.study.config import StudyConfig
 from harness.study.measures import facts_of
 from harness.study.plan import Plan
@@ -108,15 +107,14 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "tasks": {name: _task_row(splits, rated) for name, splits in plan.splits.items()},
         "missing": plan.missing,
         **({"left_out": dict(plan.left_out)} if plan.left_out else {}),
-        "cells": [_cell_row(cell) for cell in plan.cells],
+        "cells": [
+            {name: getattr(cell, name) for name in CELL_FIELDS}
+            | ({"system": cell.system} if cell.system else {})
+            | {"intermediate_key": cell.intermediate_key}
+            | ({"merge": cell.merge} if cell.merge else {})
+            for cell in plan.cells
+        ],
     }
-
-
-def _cell_row(cell: Cell) -> dict[str, Any]:
-    system = {"system": cell.system} if cell.system else {}
-    merge = {"merge": cell.merge} if cell.merge else {}
-    row = {**{name: getattr(cell, name) for name in CELL_FIELDS}, **system}
-    return {**row, "intermediate_key": cell.intermediate_key, **merge}
 
 
 def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:

@@ -24,11 +24,6 @@ class Method:
     library: Mapping[str, Any]
     no_stack: str = ""
 
-    @property
-    def stacks(self) -> bool:
-        """True where two of its adapters make a stack."""
-        return not self.no_stack
-
 
 BOTTLENECK: Mapping[str, Any] = {  # of SeqBnConfig
     **dict.fromkeys(("output_adapter", "original_ln_before", "original_ln_after", "residual_before_ln"), True),

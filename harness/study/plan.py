@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,6 @@ from tasks.errors import BadStudy, MissingData
 from tasks.plain_text import nearest
 from tasks.registry import Registry
 from tasks.splits.loading import Splits, load
-from tasks.task import Task
 
 FURTHER_SEED = 1000  # beyond a study's only baseline seed, for the intermediate of ``self``
 OF_TURNS = "tfidf-response"  # words of the text without its context
@@ -130,72 +130,43 @@ def make_plan(
         raise BadStudy(
             f"max_tokens {study.max_tokens} is more than backbone {backbone.name!r} takes ({backbone.max_tokens})"
         )
-    loaded, missing = _load_all(tasks, data, study.splits, ids)
-    splits = {name: _with_language(rows, backbone) for name, rows in loaded.items()}
+    splits, missing = dict[str, Splits](), dict[str, str]()
+    for task in tasks:
+        try:
+            rows = load(task, data, study.splits, ids)
+        except MissingData as reason:
+            missing[task.id] = str(reason)
+        else:
+            warning = backbone.language_warning(task.dataset.language)
+            splits[task.id] = replace(rows, warnings=(*rows.warnings, warning)) if warning else rows
     if not splits:
         raise MissingData(
             f"no task of study {study.name!r} has its files in {data}; first: {next(iter(missing.values()))}"
         )
     imported = imported_cells(study, registry, backbone, store)
     study = replace(study, imported={cell.target: cell.key for cell in imported})
-    rows = _merged_rows(study, backbone, splits, store)
-    packs = _packs(study, backbone, splits, imported, rows)
-    plan = Plan(study, backbone, *packs, splits, missing, rows.left_out if rows else {})
-    _check_deferral(plan.cells)
-    return plan
-
-
-def _merged_rows(
-    study: StudyConfig, backbone: Backbone, splits: Mapping[str, Splits], store: Store | None
-) -> MergedRows | None:
-    """The merged rows of a study; None where it has none, so that nothing is asked of the rows for them."""
-    if not study.merged:
-        return None
-    first = _Grid(study, backbone, splits, ()).alone(study.seeds[0], "full")
-    return MergedRows(study, backbone, splits, contaminated(study, splits, store), first)
-
-
-def _check_deferral(cells: Iterable[Cell]) -> None:
-    """BadStudy where a loss would weigh classes from an epoch on that a cell does not come to."""
-    for cell in cells:
+    grid, merged = _Grid(study, backbone, splits, imported), None
+    if study.merged:  # else nothing is asked of the rows for them
+        first = grid.alone(study.seeds[0], "full")
+        merged = MergedRows(study, backbone, splits, contaminated(study, splits, store), first)
+    packs = _packs(grid, merged)
+    plan = Plan(study, backbone, *packs, splits, missing, merged.left_out if merged else {})
+    for cell in plan.cells:
         epoch, epochs = cell.spec.get("loss", {}).get("deferred_from", 0), cell.spec.get("training", {}).get("epochs")
         if epoch and epoch > epochs:
             raise BadStudy(
                 f"loss.deferred_from {epoch} is beyond the {epochs} epochs of {cell.label}; say an epoch from 1 to "
                 f"{epochs}, or 0 for no weights"
             )
+    return plan
 
 
-def _load_all(
-    tasks: Iterable[Task], data: Path, kind: str, ids: Path | None
-) -> tuple[dict[str, Splits], dict[str, str]]:
-    splits, missing = {}, {}
-    for task in tasks:
-        try:
-            splits[task.id] = load(task, data, kind, ids)
-        except MissingData as reason:
-            missing[task.id] = str(reason)
-    return splits, missing
-
-
-def _with_language(splits: Splits, backbone: Backbone) -> Splits:
-    """The splits with a warning when the backbone does not know the task's language."""
-    warning = backbone.language_warning(splits.task.dataset.language)
-    return replace(splits, warnings=(*splits.warnings, warning)) if warning else splits
-
-
-def _packs(
-    study: StudyConfig,
-    backbone: Backbone,
-    splits: dict[str, Splits],
-    imported: Sequence[Cell] = (),
-    rows: MergedRows | None = None,
-) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
+def _packs(grid: _Grid, merged: MergedRows | None) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
     """First floors and what stands on nothing, a pack for each cell; then one for each column: transfers and controls.
 
     Merged rows have packs of their own, so that the lanes of all others are the same with and without them.
     """
-    grid = _Grid(study, backbone, splits, imported)
+    study = grid.study
     first = list(_floors(grid)) if study.floors else []
     second: list[Pack] = []
     third: list[Pack] = []
@@ -210,27 +181,18 @@ def _packs(
             for setting in study.settings:
                 for name in grid.targets:
                     column = grid.column(name, setting, seed, full, of_controls[name])
-                    second += _packs_of_column(column)
-                    on_merges = rows.cells(name, setting, seed, full, column) if rows else []
-                    third += _packs_of_merges(on_merges)
+                    packs: dict[str, list[Cell]] = {}
+                    for cell in column:  # lanes share batches, epochs and methods, which searches may find for some
+                        training = {**cell.spec["training"], "learning_rate": None, "weight_decay": None}
+                        shared = {name: cell.spec[name] for name in ("adapter", "trainer")} | {"training": training}
+                        packs.setdefault(key_of(shared), []).append(cell)
+                    second += [Pack(tuple(cells)) for cells in packs.values()]
+                    on_merges = merged.cells(name, setting, seed, full, column) if merged else []
+                    # cells that learn what their parents count share nothing; others differ in these alone
+                    alike = tuple(cell for cell in on_merges if cell.rule not in LEARNED)
+                    third += [Pack(alike)] if alike else []
+                    third += [Pack((cell,)) for cell in on_merges if cell not in alike]
     return tuple(Pack((cell,)) for cell in first), (*second, *third, *_references(grid), *_systems(grid))
-
-
-def _packs_of_merges(cells: Sequence[Cell]) -> list[Pack]:
-    """One pack of those that differ in what they stand on alone; one of each that learns what its parents count."""
-    alike = tuple(cell for cell in cells if cell.rule not in LEARNED)
-    own = [Pack((cell,)) for cell in cells if cell not in alike]
-    return [*([Pack(alike)] if alike else []), *own]
-
-
-def _packs_of_column(column: Sequence[Cell]) -> list[Pack]:
-    """One pack, or several where searches found other batches, epochs or methods for some pairs: lanes share those."""
-    packs: dict[str, list[Cell]] = {}
-    for cell in column:
-        own = {"learning_rate": None, "weight_decay": None}
-        shared = {name: cell.spec[name] for name in ("adapter", "trainer")}
-        packs.setdefault(key_of({**shared, "training": {**cell.spec["training"], **own}}), []).append(cell)
-    return [Pack(tuple(cells)) for cells in packs.values()]
 
 
 def _references(grid: _Grid) -> list[Pack]:
@@ -324,20 +286,12 @@ class _Grid:
             if name != target and self.splits[name].task.role != "target":
                 cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=intermediate)
                 cells.append(self._as(cell, name, CONTROL))
-        cells += self._controls(target, setting, seed, of_controls)
-        return cells + imported_lanes(study, backbone, rows, seed, setting, self.imported)
-
-    def _controls(self, target: str, setting: str, seed: int, intermediates: Mapping[str, Cell]) -> list[Cell]:
-        """The controls in a target's column, each on its own of the ``intermediates``."""
-        study, rows, cells = self.study, self.splits[target], []
         for control in study.controls:
             is_apart = control == RANDOM or not study.shared_noise  # self and shuffled stand on the same task
-            role, intermediate = control if is_apart else "", intermediates.get(control)
-            cell = make_cell(
-                study, self.backbone, rows, seed=seed, setting=setting, intermediate=intermediate, role=role
-            )
+            on, role = of_controls.get(control), control if is_apart else ""
+            cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=on, role=role)
             cells.append(replace(cell, role=control))
-        return cells
+        return cells + imported_lanes(study, backbone, rows, seed, setting, self.imported)
 
     def _as(self, cell: Cell, task: str, role: str) -> Cell:
         """The cell, with this role if ``task`` is a control."""
@@ -360,18 +314,13 @@ def weightless(plan: Plan, store: Store) -> list[Cell]:
     again: dict[str, Cell] = {}
     needed: set[str] = set()
     for cell in reversed(plan.cells):  # what a cell stands on is planned before it; two roles may share a cell
-        if cell.key in needed and cell.key in store and _lacks_weights(cell, store):
-            again[cell.key] = cell
+        if cell.key in needed and cell.key in store:
+            with suppress(StoreError):  # a damaged record fails with its own reason
+                if not has_weights(store.get(cell.key)):
+                    again[cell.key] = cell
         if cell.key in again or cell.key not in store:
             needed.update(computes_with(cell.spec))
     return list(again.values())[::-1]
-
-
-def _lacks_weights(cell: Cell, store: Store) -> bool:
-    try:
-        return not has_weights(store.get(cell.key))
-    except StoreError:
-        return False  # a damaged record fails with its own reason
 
 
 def again_line(cells: Sequence[Cell]) -> str:

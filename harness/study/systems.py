@@ -6,10 +6,9 @@ Either declares one subclass of ``Kind``, and imports nothing heavy at its top: 
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cache
@@ -18,7 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from harness.study.backbone import Backbone
 from harness.study.device import ANY_DEVICE, Device
 from tasks.errors import BadInput, BadStudy
+from tasks.fields import Count, check_record, check_table, fields_of, misfits, record_of
 from tasks.plain_text import nearest
 from tasks.splits.loading import Splits
 from tasks.task import KINDS, Example, Instruction, Label, Task
@@ -213,35 +213,16 @@ class Fitted(ABC):
         """Write everything that ``load`` needs as safetensors and JSON: no pickle, and no text of a row."""
 
 
-class Range(NamedTuple):
-    """The smallest and the largest value that a field of settings may have."""
-
-    least: float
-    most: float
-
-
 @dataclass(frozen=True)
 class Settings:
-    """Settings whose fields say what they may be: ``Annotated[int, Range(1, 9)]``, or ``Literal["both", "text"]``."""
+    """Settings that are checked however they are made; fields are declared as in tasks.fields."""
 
     def __post_init__(self) -> None:
-        """ValueError for the first field whose value is none of its words, or not in its range."""
-        settings: Any = type(self)
-        for name, hint in _hints(settings).items():
-            value, words = getattr(self, name), get_args(hint) if get_origin(hint) is Literal else ()
-            if words and value not in words:
-                raise ValueError(f"{name} {value!r} is not one of {', '.join(words)}")
-            for least, most in getattr(hint, "__metadata__", ()):
-                if not least <= value <= most:
-                    raise ValueError(f"{name} {value!r} is not between {least:g} and {most:g}")
+        """ValueError for the first value that does not fit its field."""
+        check_record(self)
 
 
-@cache
-def _hints(settings: type) -> dict[str, Any]:
-    return get_type_hints(settings, include_extras=True)
-
-
-C = TypeVar("C")  # the settings of a kind, a frozen dataclass
+C = TypeVar("C", bound=Hashable)  # the settings of a kind, a frozen dataclass
 
 
 class Kind(ABC, Generic[C]):
@@ -317,31 +298,17 @@ class Kind(ABC, Generic[C]):
     def configured(self, values: Mapping[str, Any], where: str) -> C:
         """Its settings with these ``values`` over the defaults; BadStudy, naming ``where``, for one that does not fit.
 
-        Lists become tuples, and whole numbers may stand for others. Ranges are checked by the settings themselves,
-        which raise ValueError.
+        Lists become tuples, and whole numbers may stand for others. What goes together is checked by the settings
+        themselves, which raise ValueError.
         """
-        names = [item.name for item in dataclasses.fields(self.config)]  # type: ignore[arg-type]  # a dataclass
-        defaults, given = {name: getattr(self.config(), name) for name in names}, {}
-        for name, value in values.items():
-            if name not in defaults:
-                raise BadStudy(f"{where}: system {self.name!r} has no setting {name!r}{nearest(name, defaults)}")
-            try:
-                given[name] = _like(value, defaults[name])
-            except TypeError:
-                raise BadStudy(
-                    f"{where}: {name} {value!r} is not of the kind of its default, {defaults[name]!r}"
-                ) from None
-        window = given.get(WINDOW, defaults.get(WINDOW, (0, 0)))
-        turns = list(window) if isinstance(window, tuple) else window
-        if turns is window or len(turns) != 2 or not all(type(count) is int and count >= 0 for count in turns):
-            raise BadStudy(
-                f"{where}: {WINDOW} {turns!r} is no pair of whole numbers from 0, of earlier and of later turns, as in"
-                " [3, 3]"
-            )
+        check_table(values, fields_of(self.config), BadStudy, where)
         try:
-            return self.config(**given)
+            config = record_of(self.config, values, floats=True)
+            for misfit in misfits(getattr(config, WINDOW, (0, 0)), tuple[Count, Count], WINDOW):
+                raise ValueError(misfit)
         except ValueError as problem:
             raise BadStudy(f"{where}: {problem}") from None
+        return config
 
 
 OURS = ("configured", "is_installed")  # what no file declares
@@ -366,9 +333,14 @@ def kind_in(module: ModuleType, name: str, file_sha256: str = "") -> Kind[Any]:
     _check_names(name, module, kind)
     if absent := sorted({*kind.__abstractmethods__, *(() if hasattr(kind, "config") else ("config",))}):
         raise BadStudy(f"system {name!r}: {module.__file__} has no {absent[0]}, which every system declares")
-    parameters = getattr(kind.config, "__dataclass_params__", None)
+    config: Any = kind.config
+    parameters = getattr(config, "__dataclass_params__", None)
     if parameters is None or not parameters.frozen:
         raise BadStudy(f"system {name!r}: config of {module.__file__} is no frozen dataclass")
+    try:
+        fields_of(config)
+    except (NameError, TypeError) as problem:  # a type that is imported for type checkers alone
+        raise BadStudy(f"system {name!r}: a type of config of {module.__file__} is not there: {problem}") from None
     return kind(name, file_sha256)
 
 
@@ -391,17 +363,6 @@ def _check_names(name: str, module: ModuleType, kind: type[Kind[Any]]) -> None:
                 f"system {name!r}: {module.__file__} declares {declared}, which nothing reads; did you mean {part}?"
                 f" If not, call it _{declared}"
             )
-
-
-def _like(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TOML
-    """A value as settings hold it; TypeError where it is not of the kind of its default."""
-    if isinstance(default, tuple) and isinstance(value, list | tuple):
-        return tuple(_like(part, default[0] if default else "") for part in value)
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if type(value) is not type(default):
-        raise TypeError
-    return value
 
 
 # Turns around a row's text, as a system asks for them.
@@ -461,26 +422,22 @@ def add_files(paths: Sequence[str | Path]) -> None:
         if name in SHIPPED:
             raise BadStudy(f"--system {path}: {name!r} is a system that is shipped; give the file another name")
         digest = sha256(path.read_bytes()).hexdigest()
-        if name not in _own or _own[name][1].file_sha256 != digest:
-            _own[name] = path.resolve(), kind_in(_run(path), name, digest)
+        if name in _own and _own[name][1].file_sha256 == digest:
+            continue
+        spec = spec_from_file_location(f"own_system_{path.stem}", path)
+        assert spec is not None and spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[spec.name] = module  # where dataclasses look for what their fields are annotated with
+        try:
+            spec.loader.exec_module(module)
+        except Exception as problem:
+            raise BadStudy(f"--system {path}: it cannot be run: {type(problem).__name__}: {problem}") from None
+        _own[name] = path.resolve(), kind_in(module, name, digest)
 
 
 def own_files() -> tuple[str, ...]:
     """The files that were added, as absolute paths: what a job has to add before it can run their cells."""
     return tuple(str(path) for path, _ in _own.values())
-
-
-def _run(path: Path) -> ModuleType:
-    """The module that a file makes; BadStudy, in one line, where it raises."""
-    spec = spec_from_file_location(f"own_system_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for what their fields are annotated with
-    try:
-        spec.loader.exec_module(module)
-    except Exception as problem:
-        raise BadStudy(f"--system {path}: it cannot be run: {type(problem).__name__}: {problem}") from None
-    return module
 
 
 # What a study says of its systems, and whether they can read its tasks.

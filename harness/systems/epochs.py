@@ -154,6 +154,14 @@ class EpochTrained(Fitted, Generic[R]):
         """The weights that the network begins with: those of the place, where settings name no others."""
         return place.backbone
 
+    def check_tokens(self, system: str, most: int) -> None:
+        """BadInput, naming the ``system``, where settings ask for more tokens than so many, which the weights read."""
+        if self.config.tokens > most:
+            raise BadInput(
+                f"system {system!r} is to read tokens = {self.config.tokens}, and {self.backbone.name!r} reads at most"
+                f" {most}; set tokens to that or less"
+            )
+
     @classmethod
     @abstractmethod
     def facts_of(cls, fit: Fit) -> dict[str, Any]:
@@ -161,16 +169,12 @@ class EpochTrained(Fitted, Generic[R]):
 
     @classmethod
     def of(cls, fit: Fit) -> Self:
-        """A network of the settings, trained on the training rows."""
+        """A network of the settings, trained on the training rows; not at all where there is no epoch."""
         fitted = cls(fit.config, fit.place, fit.seed, **cls.facts_of(fit))
-        fitted.fit(fit)
+        if fit.config.epochs:
+            rows = fitted.read(fit.train)
+            fitted.train(fit, [len(row.ids) for row in rows], fitted.loss_of(fit, rows))
         return fitted
-
-    def fit(self, fit: Fit) -> None:
-        """Train on the training rows; not at all where there is no epoch."""
-        if self.config.epochs:
-            rows = self.read(fit.train)
-            self.train(fit, [len(row.ids) for row in rows], self.loss_of(fit, rows))
 
     @abstractmethod
     def read(self, rows: Sequence[Example]) -> list[R]:

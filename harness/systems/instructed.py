@@ -125,12 +125,7 @@ class Instructed(EpochTrained[Read]):
         if config.lora_rank:
             self.model.network = with_products(self.model.network, config.lora_rank)
         self.options = self.first_options()
-        most = min(self.backbone.max_tokens, self.model.most_tokens(self.options))
-        if config.tokens > most:
-            raise BadInput(
-                f"system {self.system!r} is to read tokens = {config.tokens}, and {self.backbone.name!r} reads at most"
-                f" {most}; set tokens to that or less"
-            )
+        self.check_tokens(self.system, min(self.backbone.max_tokens, self.model.most_tokens(self.options)))
         self.reader = self.reader_of(self.instruction)
         self.model.network = self.network = self.model.network.to(self.device).eval()
         self.will_train(self.is_trained)

@@ -1,16 +1,18 @@
 """Kinds whose network is trained epoch by epoch: how all of them are fitted and read again, and their settings.
 
-A kind and its settings load no torch. Its network stands in ``network.py`` of the same folder, which knows the kind's
-settings; the kind does not know it, and it is found by its place.
+A kind and its settings load no torch. Fields that several kinds have are declared here. A kind's network stands in
+``network.py`` of its folder, which knows the kind's settings; the kind does not know it, and it is found by its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from harness.study.systems import Fit, Kind, Place, Range, classes_in
+from harness.study.systems import Fit, Kind, Place, classes_in
+from tasks.fields import Range
 
 if TYPE_CHECKING:
     from harness.systems.epochs import EpochTrained
@@ -22,12 +24,16 @@ BYTES = 4  # of an fp32 number
 BatchSize = Annotated[int, Range(1, 4096)]
 Dropout = Annotated[float, Range(0.0, 0.9)]
 Epochs = Annotated[int, Range(1, 1000)]
-Patience = Annotated[int, Range(0, 1000)]
-Precision = Literal["fp32", "bf16"]
+Patience = Annotated[
+    int, Range(0, 1000), "stop, and keep the best on validation rows, after so many epochs no better; 0: keep the last"
+]
+Precision = Annotated[
+    Literal["fp32", "bf16"], "bf16: products in 16 bits; weights, losses and the optimizer's moments stay in 32"
+]
 Rank = Annotated[int, Range(0, 1024)]
 Rate = Annotated[float, Range(1e-9, 1.0)]
 
-C = TypeVar("C")
+C = TypeVar("C", bound=Hashable)
 
 
 class NetworkKind(Kind[C]):

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from harness.study.systems import Fit, Fitted, Kind, Place, Predicted, Range, Settings
+from harness.study.systems import Fit, Fitted, Kind, Place, Predicted, Settings
 from tasks.errors import BadInput
+from tasks.fields import Range
 from tasks.task import Example
 
 if TYPE_CHECKING:

@@ -15,32 +15,9 @@ from typing import Any
 
 from adapters_store.disk import sha256_of
 from harness.study.backbone import MODEL_TYPES, Backbone, BadBackbone, refuse_kernels, resolve
-from harness.study.backbone_files import absent, digest
+from harness.study.backbone_files import DECODERS, FOREIGN, absent, digest
 from tasks.errors import BadInput
 
-POSITIONS = {  # the field of a config that bounds a text's tokens, the library's default, and how many no text has
-    "deberta": ("max_position_embeddings", 512, 0),
-    "deberta-v2": ("max_position_embeddings", 512, 0),
-    "electra": ("max_position_embeddings", 512, 0),
-    "modernbert": ("max_position_embeddings", 8192, 0),
-    "mpnet": ("max_position_embeddings", 512, 2),
-    "t5": ("n_positions", 512, 0),
-}
-POSITIONS_OF_DECODERS = {
-    "gemma": ("max_position_embeddings", 8192, 0),
-    "gemma2": ("max_position_embeddings", 8192, 0),
-    "gemma3_text": ("max_position_embeddings", 131072, 0),
-    "gpt2": ("n_positions", 1024, 0),
-    "gpt_neox": ("max_position_embeddings", 2048, 0),
-    "granite": ("max_position_embeddings", 2048, 0),
-    "llama": ("max_position_embeddings", 2048, 0),
-    "mistral": ("max_position_embeddings", 131072, 0),
-    "olmo2": ("max_position_embeddings", 2048, 0),
-    "phi3": ("max_position_embeddings", 4096, 0),
-    "qwen2": ("max_position_embeddings", 32768, 0),
-    "qwen3": ("max_position_embeddings", 32768, 0),
-    "smollm3": ("max_position_embeddings", 32768, 0),
-}
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 VOCABULARIES = ("spiece.model", "spm.model", "vocab.txt", "vocab.json", "merges.txt")
 LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
@@ -73,7 +50,7 @@ def resolve_encoder(name: str) -> Backbone:
     folder = Path(name).expanduser()
     if not folder.is_dir() or model_type_of(folder) in MODEL_TYPES:
         return resolve(name)
-    return _foreign(folder, "encoder", (*MODEL_TYPES, *POSITIONS), *_state(folder, "encoder"))
+    return _foreign(folder, "encoder", (*MODEL_TYPES, *FOREIGN), *_state(folder, "encoder"))
 
 
 def model_type_of(folder: Path) -> str:
@@ -102,15 +79,17 @@ def _foreign(folder: Path, what: str, families: tuple[str, ...], mtime_ns: int, 
         )
     config = json.loads(file.read_text(encoding="utf-8"))
     refuse_kernels(folder.name, file, config)
-    field, default, spare = (POSITIONS | POSITIONS_OF_DECODERS)[kind]
-    tokens = config.get(field, default)
-    if type(tokens) is not int or tokens <= spare:
-        raise BadBackbone(f"{what} {folder.name!r}: {file}: {field} {tokens!r} is no number of tokens; correct it")
+    family = (FOREIGN | DECODERS)[kind]
+    tokens = config.get(family.field, family.tokens)
+    if type(tokens) is not int or tokens <= family.spare:
+        raise BadBackbone(
+            f"{what} {folder.name!r}: {file}: {family.field} {tokens!r} is no number of tokens; correct it"
+        )
     weights = sha256_of(folder / "model.safetensors")
     tokenizer = {name: sha256_of(folder / name) for name in (*TOKENIZERS, *VOCABULARIES) if (folder / name).is_file()}
     if not tokenizer:
         raise BadBackbone(f"{what} {folder.name!r}: no tokenizer is in {folder}; put its files there")
-    return Backbone(folder.name, kind, weights, tokens - spare, digest(config), digest(tokenizer), folder)
+    return Backbone(folder.name, kind, weights, tokens - family.spare, digest(config), digest(tokenizer), folder)
 
 
 def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
@@ -118,7 +97,7 @@ def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's mode
     from harness.systems.dropout import with_quick_dropout
     from harness.training.model import load_backbone
 
-    if encoder.model_type not in POSITIONS:
+    if encoder.model_type not in FOREIGN:
         return with_quick_dropout(load_backbone(encoder).base_model)
     from transformers import AutoModel, T5EncoderModel
 
@@ -170,7 +149,7 @@ def resolve_causal(name: str) -> Backbone:
     if name == RANDOM_TINY:
         return _tiny("decoder", "llama", [TINY_VERSION, TINY_CAUSAL, TINY_POSITIONS])
     folder = _folder(name)
-    return _foreign(folder, "decoder", tuple(POSITIONS_OF_DECODERS), *_state(folder, "decoder"))
+    return _foreign(folder, "decoder", tuple(DECODERS), *_state(folder, "decoder"))
 
 
 def resolve_answering(name: str) -> Backbone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 
@@ -28,6 +28,7 @@ class Outer:
     inner: Annotated[Inner, "a record"] = field(default_factory=Inner)
     some: Annotated[Mapping[str, Any], Inner, "some of its fields"] = field(default_factory=dict)
     switch: Annotated[bool, "on or off"] = False
+    reads: Annotated[Literal["both", "text"], "what"] = "both"
     made: str = "by a run"
 
 
@@ -47,6 +48,7 @@ REFUSED = [
     ({"some": {"share": float("nan")}}, "some.share nan is not a number from 0 to below 1"),
     ({"some": {"shares": 0}}, "unknown field 'some.shares'; did you mean 'some.share'?"),
     ({"switch": 0}, "switch 0 is not true or false"),
+    ({"reads": "bot"}, "reads 'bot' is not one of both, text; did you mean 'both'?"),
 ]
 
 
@@ -63,3 +65,4 @@ def test_a_table_that_fits_becomes_a_record_whose_numbers_stay_as_they_are_writt
     record = record_of(Outer, table)
     assert (record.seeds, record.names, record.inner, record.window) == ((1,), ("a",), Inner(3), (1, 2))
     assert repr(record.inner.rate) == "3"
+    assert repr(record_of(Outer, table, floats=True).inner.rate) == "3.0"

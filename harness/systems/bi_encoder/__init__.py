@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from harness.study.backbone import Backbone
-from harness.study.systems import ENCODER, Range, Reads, Settings
+from harness.study.systems import ENCODER, Reads, Settings
 from harness.systems.networks import BYTES, BatchSize, Dropout, Epochs, NetworkKind, Precision, Rate
+from tasks.fields import Range
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,7 @@ class BiEncoderSettings(Settings):
     which reads no post. A ``rationale_weight`` of 0 leaves rationales out. ``is_masked`` false lets the response attend
     to padding, as the published code does. ``marks_all_without``: of a text without a rationale every token counts as
     marked, as in the published code; false, none does. ``is_seeker_trained`` trains the post's encoder, too, which the
-    code freezes. ``tokens`` is how many are read of a text. ``precision`` ``bf16`` computes the network's products in
-    16 bits; weights, losses and the optimizer's moments stay in 32.
+    code freezes. ``tokens`` is how many are read of a text.
     """
 
     epochs: Epochs = 4

@@ -17,8 +17,9 @@ from typing import Annotated, Literal
 
 from harness.study.backbone import Backbone
 from harness.study.config import LARGEST_GAMMA
-from harness.study.systems import ENCODER, Range, Reads, Settings
+from harness.study.systems import ENCODER, Reads, Settings
 from harness.systems.networks import BYTES, BatchSize, Dropout, Epochs, NetworkKind, Patience, Precision, Rate
+from tasks.fields import Range
 
 CLASSES = ("binary", "multiclass", "ordinal")
 CASCADE = 4  # attentions of the cascade: each task to the other, and each back
@@ -32,9 +33,8 @@ class ClsnSettings(Settings):
     ``shuffled`` permutes its training labels among rows, once and by the seed: a sibling of equal frequencies that
     tells nothing. ``target_weight`` and ``sibling_weight`` are the paper's alpha and beta, whose values it does not
     print. ``gamma`` is its eta, of the focal loss alone. ``cascade`` lets the tasks attend to each other,
-    ``label_signal`` their labels to the text; ``width`` is of both. ``patience`` keeps the best epoch on validation
-    rows and stops after so many that are no better; 0 trains all and keeps the last, since the paper names no other.
-    ``tokens`` are read of a text; ``precision`` ``bf16`` computes products in 16 bits, as in the bi-encoder.
+    ``label_signal`` their labels to the text; ``width`` is of both. ``patience`` is 0, since the paper names no epoch
+    but the last. ``tokens`` are read of a text.
     """
 
     siblings: tuple[str, ...] = ()

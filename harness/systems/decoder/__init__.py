@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from harness.study.systems import Range, Reads, Settings
+from harness.study.systems import Reads, Settings
 from harness.systems.networks import BEST_KEPT, BatchSize, Epochs, NetworkKind, Patience, Precision, Rate
 from harness.systems.weights import need_lora, resolve_causal
 from tasks.errors import BadInput
+from tasks.fields import Range
 from tasks.task import ASKED
 
 
@@ -24,9 +25,7 @@ class DecoderSettings(Settings):
 
     The weights' content is in the keys and their path is not. Without ``instruction`` the turns and the text are read
     and not a word of the task, which still names the answers. ``tokens`` bounds what is read, the instruction included.
-    Every linear layer of the blocks learns a product of rank ``lora_rank``. With a ``patience`` of 0 the last epoch is
-    kept, else the epoch that is best on validation rows, and training stops after so many that are no better.
-    ``precision`` ``bf16`` computes products in 16 bits.
+    Every linear layer of the blocks learns a product of rank ``lora_rank``.
     """
 
     epochs: Epochs = 5

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from harness.study.backbone import Backbone
+from harness.study.backbone_files import FOREIGN
 from harness.study.config import Loss
-from harness.study.systems import ENCODER, Range, Reads, Settings
+from harness.study.systems import ENCODER, Reads, Settings
 from harness.systems.networks import (
     BEST_KEPT,
     BYTES,
@@ -25,7 +26,8 @@ from harness.systems.networks import (
     Rank,
     Rate,
 )
-from harness.systems.weights import POSITIONS, need_lora, resolve_encoder
+from harness.systems.weights import need_lora, resolve_encoder
+from tasks.fields import Range
 
 PASSES = 3.0  # a trained encoder's backward pass costs two forward passes
 LORA_PASSES = 2.0  # without gradients of its weights, the backward pass costs what a forward pass does
@@ -38,11 +40,9 @@ class EncoderSettings(Settings):
     ``weights`` is empty for the study's backbone, or a folder of another encoder: BERT, RoBERTa, XLM-R, CamemBERT,
     DeBERTa, ELECTRA, MPNet, ModernBERT, or T5, whose encoder is taken. With a ``lora_rank`` the encoder's linear layers
     each learn a product of that rank (Hu et al. 2022), whose factor alpha / rank is 2, instead of all weights.
-    ``tokens`` bounds what is read of a window; the target is read first, then the turns nearest to it. With a
-    ``patience`` of 0 the last epoch is kept, else the epoch that is best on validation rows, and training stops after
-    so many that are no better. ``loss`` is ``cross-entropy``, ``focal`` with its ``gamma``, or ``ldam`` with
-    ``largest_margin``, ``scale``, and from epoch ``deferred_from`` on (0: never) weights of classes; a number is not of
-    a class, and its squared error is taken. ``precision`` ``bf16`` computes products in 16 bits.
+    ``tokens`` bounds what is read of a window; the target is read first, then the turns nearest to it. ``loss`` is
+    ``cross-entropy``, ``focal`` with its ``gamma``, or ``ldam`` with ``largest_margin``, ``scale``, and from epoch
+    ``deferred_from`` on (0: never) weights of classes; a number is not of a class, and its squared error is taken.
     """
 
     epochs: Epochs = 30
@@ -98,7 +98,7 @@ class EncoderKind(NetworkKind[EncoderSettings]):
         """The size of the encoder's file; with low-rank products these and the head, where layers are a backbone's."""
         encoder = resolve_encoder(config.weights) if config.weights else backbone
         if config.lora_rank:
-            if encoder.model_type in POSITIONS:
+            if encoder.model_type in FOREIGN:
                 return 0
             layers, width, inner = encoder.shape
             return BYTES * (layers * config.lora_rank * (8 * width + 2 * (width + inner)) + outputs * (width + 1))

@@ -103,11 +103,7 @@ class TrainedEncoder(EpochTrained[Window]):
     def __init__(self, config: EncoderSettings, place: Place, seed: int, *, kind: str, outputs: int) -> None:
         """An untrained head of a label of this ``kind``; BadInput if the encoder reads less than settings ask for."""
         super().__init__(config, place, seed, kind=kind, outputs=outputs)
-        if config.tokens > self.backbone.max_tokens:
-            raise BadInput(
-                f"system 'encoder' is to read tokens = {config.tokens}, and {self.backbone.name!r} reads at most"
-                f" {self.backbone.max_tokens}; set tokens to that or less"
-            )
+        self.check_tokens("encoder", self.backbone.max_tokens)
         self.outputs, self.cut = outputs, CUTS[self.device.type]
         self.reader = WindowReader(self.tokenizer, config.tokens)
         encoder = load_encoder(self.backbone)

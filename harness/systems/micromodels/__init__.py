@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save_file
 
 from harness.study.backbone import Backbone
 from harness.study.device import Device
-from harness.study.systems import NO_LEAK, Fit, Fitted, Kind, Place, Predicted, Range, Reads, Settings, Source, Span
+from harness.study.systems import NO_LEAK, Fit, Fitted, Kind, Place, Predicted, Reads, Settings, Source, Span
 from harness.systems.micromodels.parts import (
     Floats,
     Machine,
@@ -38,9 +38,12 @@ from harness.systems.micromodels.parts import (
     seeds_of,
 )
 from tasks.errors import BadInput
+from tasks.fields import Range
 from tasks.task import Example
 
 OWN = "own"  # the mechanism of the task itself, beside those of siblings
+Cosine = Annotated[float, Range(-1, 1)]
+Thresholds = Annotated[tuple[Cosine, ...], lambda values: "" if values else "names no cosine"]
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,9 @@ class MicromodelsSettings(Settings):
 
     encoder: str = "minilm"
     siblings: tuple[str, ...] = ()
-    thresholds: tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+    thresholds: Thresholds = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
     bags: Annotated[int, Range(1, 1000)] = 14
     leak: Literal["none", "published"] = NO_LEAK
-
-    def __post_init__(self) -> None:
-        """Check every field; ValueError naming it."""
-        super().__post_init__()
-        if not self.thresholds or not all(-1 <= threshold <= 1 for threshold in self.thresholds):
-            raise ValueError(f"thresholds {self.thresholds} are not cosines, of which there has to be one")
 
 
 @dataclass(frozen=True)

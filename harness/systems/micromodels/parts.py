@@ -33,7 +33,8 @@ END = re.compile("[.!?\u2026]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\\r\\n]+")
 ABBREVIATIONS = frozenset(("mr.", "mrs.", "ms.", "dr.", "prof.", "vs.", "e.g.", "i.e.", "approx."))
 LONGEST = 256  # tokens that are read of a sentence
 MOST_KEPT = 200_000  # sentences whose vectors a process keeps of an encoder
-MEAN = "pooling_mode_mean_tokens"
+MODE = "pooling_mode_"
+MEAN = f"{MODE}mean_tokens"
 MODULES = ("Transformer", "Pooling", "Normalize")  # of sentence-transformers; others change a vector's direction
 
 Vectors = NDArray[np.float32]
@@ -72,7 +73,13 @@ def _check_modules(folder: Path) -> None:
     try:
         modules = [(str(part["type"]).rpartition(".")[2], str(part["path"])) for part in _json(file)]
         poolings = [_json(file := folder / path / "config.json") for kind, path in modules if kind == "Pooling"]
-        ways = [_ways(pooling) for pooling in poolings]
+        # by a word, or in older files by switches
+        ways = [
+            {f"{MODE}{pooling['pooling_mode']}_tokens"}
+            if "pooling_mode" in pooling
+            else {name for name, is_on in pooling.items() if name.startswith(MODE) and is_on is True}
+            for pooling in poolings
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BadBackbone(f"{file}: cannot be read ({type(problem).__name__}); get the encoder again") from None
     further = [kind for kind, _ in modules if kind not in MODULES]
@@ -85,13 +92,6 @@ def _json(file: Path) -> Any:  # noqa: ANN401
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _ways(pooling: dict[str, object]) -> set[str]:
-    """The ways of a pooling's file, which says them by switches, or in newer ones by a word."""
-    if "pooling_mode" in pooling:
-        return {f"pooling_mode_{pooling['pooling_mode']}_tokens"}
-    return {name for name, is_on in pooling.items() if name.startswith("pooling_mode_") and is_on is True}
-
-
 _kept: dict[tuple[str, ...], dict[str, Vectors]] = {}  # of a process alone; a text never leaves it
 
 
@@ -100,8 +100,7 @@ def vectors_of(texts: Sequence[str], encoder: Backbone, device: Device) -> Vecto
     kept = _kept.setdefault((encoder.weights_sha256, encoder.config_sha256, encoder.tokenizer_sha256), {})
     if len(kept) > MOST_KEPT:
         kept.clear()
-    new = [text for text in dict.fromkeys(texts) if text not in kept]
-    if new:
+    if new := [text for text in dict.fromkeys(texts) if text not in kept]:
         kept.update(zip(new, _encoded(new, encoder, device), strict=True))
     return np.array([kept[text] for text in texts], dtype=np.float32).reshape(len(texts), encoder.width)
 

@@ -74,7 +74,9 @@ class Prompted(Fitted):
     def predict(self, rows: Sequence[Example]) -> Predicted:
         """What the model answers; the record names the template."""
         predicted = self.model.predicted(rows, checked_template(self.template), self.shots)
-        return replace(predicted, notes={"template": self._name(self.template), **predicted.notes})
+        name, every = self.template, self.config.templates
+        name = name if name in TEMPLATES else f"own, number {every.index(name) + 1}"
+        return replace(predicted, notes={"template": name, **predicted.notes})
 
     def asked_by(self, instruction: Instruction, classes: Sequence[int]) -> Prompted:
         """The same model, template and exemplars, with other words or another order of options."""
@@ -84,9 +86,6 @@ class Prompted(Fitted):
         other = copy.copy(self)
         other.instruction, other.shots, other.model = instruction, shots, self.model.asked_by(instruction)
         return other
-
-    def _name(self, template: str) -> str:
-        return template if template in TEMPLATES else f"own, number {self.config.templates.index(template) + 1}"
 
     def save(self, folder: Path) -> None:
         """Write settings, instruction, template and the ids of exemplars: no text of a row, no address, no key."""

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from harness.study.systems import Predicted, Range
+from harness.study.systems import Predicted
 from harness.systems.prompted.asking import Answer, CallSettings, cost_of
 from harness.systems.prompted.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
 from harness.systems.prompted.server import FORMAT
+from tasks.fields import Range
 from tasks.task import Example, Instruction
 
 ANSWER = "answer"  # the only field of an answer by a schema
@@ -83,7 +84,12 @@ class Asked:
         options, by_schema = self.instruction.options, self.config.answers == SCHEMA
         texts = [[spoken(answer.text) if by_schema else answer.text for answer in of_row] for of_row in each]
         places = [[option_of(text, options) for text in of_row] for of_row in texts]
-        logits = np.stack([_logits(row, len(options)) for row in places]) if places else np.zeros((0, len(options)))
+        votes = np.full((len(places), len(options)), SMOOTHING)
+        for row, of_row in enumerate(places):
+            for number, place in enumerate(of_row):
+                if place is not None:
+                    votes[row, place] += 1 + FIRST * (number == 0)
+        logits = np.log(votes / votes.sum(axis=1, keepdims=True))
         nameless = np.array([all(place is None for place in of_row) for of_row in places], dtype=bool)
         answers = [answer for of_row in each for answer in of_row]
         cost = cost_of(answers, self.config)
@@ -118,15 +124,6 @@ def spoken(text: str) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return answer if isinstance(answer, str) else ""
-
-
-def _logits(places: Sequence[int | None], options: int) -> Any:  # noqa: ANN401 - an array
-    """Logarithms of the shares of votes ``[options]``; all equal where no repeat names an option."""
-    votes = np.full(options, SMOOTHING)
-    for number, place in enumerate(places):
-        if place is not None:
-            votes[place] += 1 + FIRST * (number == 0)
-    return np.log(votes / votes.sum())
 
 
 def _notes(answers: Sequence[Answer], places: Sequence[Sequence[int | None]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -28,9 +28,10 @@ from threading import Condition, Event, Lock
 from typing import Annotated, Any, Literal
 
 from adapters_store import disk
-from harness.study.systems import Range, Settings
+from harness.study.systems import Settings
 from harness.systems.prompted.server import ADDRESS, FORMAT, NoAnswer, Reply, Server, checked_address
 from tasks.errors import BadInput
+from tasks.fields import Range
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,12 @@ class Purse:
         self.journal, self.most = journal, most
         self._changed = Condition()
         self._in_flight: dict[str, float] = {}
-        self.spent = fsum(_dollars_by_call(journal).values())  # calls in flight with the most that they can cost
+        entries: dict[str, float] = {}  # dollars by call, the last entry of each
+        for line in journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else ():
+            with suppress(ValueError, KeyError, TypeError):  # cut by a kill
+                entry = json.loads(line)
+                entries[str(entry["call"])] = float(entry["dollars"])
+        self.spent = fsum(entries.values())  # calls in flight with the most that they can cost
 
     def reserve(self, dollars: float) -> str:
         """Enter a call that can cost this much, once the cap has room for it; BadInput where it will have none."""
@@ -152,20 +158,6 @@ class Purse:
                 file.write(line.encode())
                 file.flush()
                 os.fsync(file.fileno())
-
-
-def _dollars_by_call(journal: Path) -> dict[str, float]:
-    """Dollars by call, the last entry of each."""
-    if not journal.is_file():
-        return {}
-    entries: dict[str, float] = {}
-    for line in journal.read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-            entries[str(entry["call"])] = float(entry["dollars"])
-        except (ValueError, KeyError, TypeError):  # cut by a kill
-            continue
-    return entries
 
 
 CALLS = 6  # of one prompt, before its last fault is the reason why a cell fails
@@ -244,49 +236,39 @@ class Asker:
             if self.settings.has_prices:
                 self._purse = Purse(self.answers.journal(self.settings.model), self.settings.most_cost)
             kept = {key: self.answers.get(key) for key in wanted}  # another process may have asked meanwhile
-            queue = iter([(key, prompt) for key, prompt in wanted.items() if not kept[key]])
-            arrived: dict[str, Answer] = {}
-            most = self.settings.in_flight
-            with ThreadPoolExecutor(most) as pool:
-                workers = [pool.submit(self._work, queue, arrived) for _ in range(min(most, len(wanted)))]
+            with ThreadPoolExecutor(self.settings.in_flight) as pool:
+                open_keys = [key for key, answer in kept.items() if not answer]
+                calls = {key: pool.submit(self._answer, key, wanted[key]) for key in open_keys}
                 try:
-                    for worker in as_completed(workers):
-                        worker.result()
+                    for call in as_completed(calls.values()):
+                        call.result()
                 finally:
                     self._stop.set()
-        return {key: answer for key, answer in {**kept, **arrived}.items() if answer}
-
-    def _work(self, queue: Iterator[tuple[str, str]], arrived: dict[str, Answer]) -> None:
-        """Ask one prompt after another, until none is left or a fault stops all."""
-        try:
-            while not self._stop.is_set():
-                with self._lock:
-                    key, prompt = next(queue, ("", ""))
-                if not key:
-                    return
-                if (answer := self._answer(key, prompt)) is not None:
-                    arrived[key] = answer
-        except BaseException:
-            self._stop.set()
-            raise
+                    pool.shutdown(wait=False, cancel_futures=True)
+        kept |= {key: call.result() for key, call in calls.items()}
+        return {key: answer for key, answer in kept.items() if answer}
 
     def _answer(self, key: str, prompt: str) -> Answer | None:
         """The answer to a prompt, kept; None if all was stopped, BadInput after the last call that gave none."""
         reason = ""
-        for call in range(CALLS):
-            if (left := self._not_before - self.clock.now()) > 0:  # wait until the server may be asked
-                self.clock.wait(self._stop, left)
-            if self._stop.is_set():
-                return None
-            try:
-                return self._call(key, prompt)
-            except NoAnswer as problem:
-                reason = str(problem)
-                self._hold(problem, FIRST_WAIT * 2**call)
-        raise BadInput(
-            f"server {self.server.name}: no answer in {CALLS} calls ({reason}); run again once it answers, what it has"
-            " answered is kept"
-        )
+        try:
+            for call in range(CALLS):
+                if (left := self._not_before - self.clock.now()) > 0:  # wait until the server may be asked
+                    self.clock.wait(self._stop, left)
+                if self._stop.is_set():
+                    return None
+                try:
+                    return self._call(key, prompt)
+                except NoAnswer as problem:
+                    reason = str(problem)
+                    self._hold(problem, FIRST_WAIT * 2**call)
+            raise BadInput(
+                f"server {self.server.name}: no answer in {CALLS} calls ({reason}); run again once it answers, what it"
+                " has answered is kept"
+            )
+        except BaseException:  # a fault stops all
+            self._stop.set()
+            raise
 
     def _call(self, key: str, prompt: str) -> Answer:
         """Make one call and keep its answer."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from harness.study.backbone import Backbone
-from harness.study.systems import Range, Reads, Settings
+from harness.study.systems import Reads, Settings
 from harness.systems.networks import BEST_KEPT, BatchSize, NetworkKind, Patience, Precision, Rank, Rate
 from harness.systems.weights import need_lora, resolve_t5
+from tasks.fields import Range
 from tasks.task import ASKED, Instruction
 
 
@@ -25,9 +26,8 @@ class Seq2SeqSettings(Settings):
     Without ``instruction`` the turns and the text are read and not a word of the task, which still names the answers.
     With ``new_tokens`` tasks whose instruction says so are answered by new tokens, else by the words of the options.
     ``tokens`` bounds what is read, the instruction included. With a ``lora_rank`` every linear layer of the blocks
-    learns a product of that rank (Hu et al. 2022), instead of all weights. With a ``patience`` of 0 the last epoch is
-    kept, else the epoch that is best on validation rows, and training stops after so many that are no better. With 0
-    ``epochs`` nothing is trained, and answers are words. ``precision`` ``bf16`` computes products in 16 bits.
+    learns a product of that rank (Hu et al. 2022), instead of all weights. With 0 ``epochs`` nothing is trained, and
+    answers are words.
     """
 
     epochs: Annotated[int, Range(0, 1000)] = 30

@@ -131,9 +131,9 @@ def test_changes_name_fields_of_tables_but_never_the_key_below():
 
 def _planned_again(plan, splits, backbone):
     """The plan on other rows or another backbone."""
-    from harness.study.plan import _packs
+    from harness.study.plan import _Grid, _packs
 
-    baselines, transfers = _packs(plan.study, backbone, splits)
+    baselines, transfers = _packs(_Grid(plan.study, backbone, splits, ()), None)
     return dataclasses.replace(plan, splits=splits, backbone=backbone, baselines=baselines, transfers=transfers)
 
 

@@ -59,7 +59,7 @@ def test_a_target_on_an_adapter_of_another_method_trains_through_the_library(sto
     settled(store, "toy", "two", method="double_seq_bn")
     best = with_best(dataclasses.replace(study, trainer="lanes"), store)
     splits = {name: toy_splits(name, seed=i) for i, name in enumerate(best.tasks)}
-    _, transfers = plan._packs(best, tiny, splits)
+    _, transfers = plan._packs(plan._Grid(best, tiny, splits, ()), None)
     specs = {pack.target: pack.cells[0].spec for pack in transfers}
     assert (specs["one"]["trainer"], specs["one"]["adapter"]["method"]) == ("library", "seq_bn")
     assert (specs["two"]["trainer"], specs["two"]["adapter"]["method"]) == ("library", "double_seq_bn")
@@ -71,7 +71,7 @@ def test_a_pair_with_a_search_of_its_own_leaves_its_column_s_pack(store, study, 
     three = dataclasses.replace(study, tasks=("one", "two", "three"), trainer="lanes")
     best = with_best(three, store)
     splits = {name: toy_splits(name, seed=i) for i, name in enumerate(best.tasks)}
-    _, transfers = plan._packs(best, tiny, splits)
+    _, transfers = plan._packs(plan._Grid(best, tiny, splits, ()), None)
     sizes = {
         (cell.intermediate, cell.target): (cell.spec["training"]["batch_size"], len(pack.cells))
         for pack in transfers

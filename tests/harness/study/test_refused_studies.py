@@ -82,7 +82,7 @@ REFUSED = [
     # systems
     ('systems=["majorty"]', "no system 'majorty' is known here; did you mean 'majority'"),
     ('systems=["tfidf"]; system.tfdif.reads="both"', r"\[system.tfdif\] is not among .*; did you mean 'tfidf'"),
-    ('systems=["tfidf"]; system.tfidf.rate=1', "system.tfidf: system 'tfidf' has no setting 'rate'"),
+    ('systems=["tfidf"]; system.tfidf.rate=1', "system.tfidf: unknown field 'rate'"),
     ('systems=["tfidf"]; system.tfidf.reads="all"', "system.tfidf: reads 'all' is not one of both, response, context"),
     ('systems=["tfidf"]; system.tfidf.tasks=["moods"]', r"system.tfidf.tasks \['moods'\] is not a list of the study's"),
     ('systems=["Words"]', "systems\\[0\\] 'Words' is not a name of small letters"),

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.study.backbone import BadBackbone, resolve
+from harness.study.backbone_files import FOREIGN
 from harness.study.systems import Place, kind_of
 from harness.systems.encoder.network import Pooled, TrainedEncoder, WindowReader
 from harness.systems.epochs import CHECKPOINT, best_epoch
-from harness.systems.weights import POSITIONS, resolve_encoder
+from harness.systems.weights import resolve_encoder
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadStudy
 from tests.support.studies.small_study import small_study
@@ -24,7 +25,7 @@ from tests.support.systems.trained import handed, row_of, rows_of
 KIND = kind_of("encoder")
 SMALL = {"epochs": 3, "patience": 0, "batch_size": 16, "learning_rate": 1e-3, "tokens": 48}
 START, END = 0, 2  # of a text of the tiny backbone, which has a token per byte
-FAMILIES = ("camembert", *POSITIONS)
+FAMILIES = ("camembert", *FOREIGN)
 
 
 def fit_of(folder, tiny, kind="multiclass", rows=48, **changes):
@@ -210,7 +211,7 @@ def test_weights_that_the_config_does_not_describe_are_refused(tmp_path, tiny):
 # Products of low rank.
 
 
-@pytest.mark.parametrize("family", ["", *POSITIONS])
+@pytest.mark.parametrize("family", ["", *FOREIGN])
 def test_products_of_low_rank_are_trained_and_kept_alone(family, tmp_path, tiny):
     pytest.importorskip("peft")
     weights, rows = str(folder_of(family, tmp_path / "encoder")) if family else "", rows_of("multiclass", 8, 3)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from types import ModuleType
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from harness.study.systems import SHIPPED, Fit, Kind, Place, Predicted, Sibling,
 from harness.systems.epochs import CHECKPOINT
 from tasks import metrics
 from tasks.errors import BadInput, BadStudy
+from tasks.fields import Range
 from tasks.task import METRICS, Instruction, Turn
 from tests.support.systems.fake_server import MODEL, fake_server
 from tests.support.systems.trained import CLASSES, WORDS, handed, label_of, rows_of
@@ -221,17 +222,17 @@ REFUSED = [
         {"sibling_labels": "shuffled"},
         "sibling_labels 'shuffled' has no sibling to shuffle; name it in",
     ),
-    ("decoder", {"new_tokens": True}, "has no setting 'new_tokens'"),
+    ("decoder", {"new_tokens": True}, "unknown field 'new_tokens'"),
     ("encoder", {"loss": "focall"}, "loss.kind 'focall' is not one of .*; did you mean 'focal'"),
     ("encoder", {"gamma": 9.0, "loss": "focal"}, "gamma 9.0 is not a number from 0 to 5"),
     ("encoder", {"loss": "ldam", "deferred_from": 31}, "deferred_from 31 is no epoch of 30"),
     ("encoder", {"window": [3]}, "window"),
-    ("micromodels", {"thresholds": []}, r"thresholds \(\) are not cosines"),
-    ("micromodels", {"thresholds": [70.0]}, r"thresholds \(70.0,\) are not cosines"),
+    ("micromodels", {"thresholds": []}, "thresholds names no cosine"),
+    ("micromodels", {"thresholds": [70.0]}, r"thresholds\[0\] 70.0 is not a number from -1 to 1"),
     ("prompted", {"templates": ["Label {options}"]}, "asks without the text"),
     ("prompted", {"url": "example.org"}, "is no address of a server"),
     ("prompted", {"most_cost": 3}, "most_cost needs price_in and price_out"),
-    ("prompted", {"api_key": "x"}, "has no setting 'api_key'"),
+    ("prompted", {"api_key": "x"}, "unknown field 'api_key'"),
     ("prompted", {"weights": "random-tiny", "model": "gpt-5"}, "model 'gpt-5' is of a server, and weights"),
     ("prompted", {"weights": "random-tiny", "repeats": 3}, "repeats 3 is of a server"),
     ("prompted", {"weights": "random-tiny", "url": "http://a/v1"}, "url 'http://a/v1' is of a server"),
@@ -249,11 +250,12 @@ DECLARED = {  # how many fields say a range or words, so that none is lost
 def test_values_outside_the_range_or_the_words_of_a_field_are_refused_by_its_name(name):
     kind, count = kind_of(name), 0
     for field, hint in get_type_hints(kind.config, include_extras=True).items():
-        odd = [f"no {words[0]}"] if get_origin(hint) is Literal and (words := get_args(hint)) else []
-        for least, most in getattr(hint, "__metadata__", ()):
-            odd += [least - 1, most + 1]
+        bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        odd = [f"no {words[0]}"] if get_origin(bare) is Literal and (words := get_args(bare)) else []
+        for limit in (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Range)):
+            odd += [limit.least - 1, limit.most + 1]
         for value in odd:
-            with pytest.raises(BadStudy, match=f"study.toml: {field} .* is not (one of|between)"):
+            with pytest.raises(BadStudy, match=f"study.toml: {field} .* is not (one of|a number|a whole number)"):
                 kind.configured({field: value}, "study.toml")
         count += bool(odd)
     assert count == DECLARED[name]
@@ -316,11 +318,11 @@ def test_settings_take_the_kinds_of_their_defaults():
 @pytest.mark.parametrize(
     ("values", "refusal"),
     [
-        ({"rat": 1.0}, "study.toml: system 'own' has no setting 'rat'; did you mean 'rate'?"),
-        ({"layers": 2.5}, "study.toml: layers 2.5 is not of the kind of its default, 2"),
-        ({"layers": True}, "study.toml: layers True is not of the kind of its default, 2"),
-        ({"is_frozen": 1}, "study.toml: is_frozen 1 is not of the kind of its default, True"),
-        ({"siblings": [1]}, r"study.toml: siblings \[1\] is not of the kind of its default, \('',\)"),
+        ({"rat": 1.0}, "study.toml: unknown field 'rat'; did you mean 'rate'?"),
+        ({"layers": 2.5}, "study.toml: layers 2.5 is not a whole number"),
+        ({"layers": True}, "study.toml: layers True is not a whole number"),
+        ({"is_frozen": 1}, "study.toml: is_frozen 1 is not true or false"),
+        ({"siblings": [1]}, r"study.toml: siblings\[0\] 1 is not a text"),
         ({"reads": "context"}, "study.toml: reads 'context' is not one of both, text"),
     ],
 )
@@ -332,6 +334,8 @@ def test_settings_that_a_system_has_not_are_refused_by_name(values, refusal):
 def test_a_file_that_lacks_a_part_of_the_contract_is_refused_by_it():
     with pytest.raises(BadStudy, match=r"system 'own': own.py has no load, which every system declares"):
         own_kind(load="absent")
+    with pytest.raises(BadStudy, match=r"a type of config of own.py is not there: name 'Absent' is not defined"):
+        own_kind(config=dataclasses.make_dataclass("Config", [("rate", "Absent", 0)], frozen=True))
     with pytest.raises(BadStudy, match=r"system 'own': config of own.py is no frozen dataclass"):
         own_kind(config=dict)
     with pytest.raises(BadStudy, match="no system 'majorty' is known here; did you mean 'majority'"):

@@ -64,7 +64,10 @@ def test_a_config_with_every_default_written_out_is_the_same_config(kind, tmp_pa
     CONFIG_MAPPING[kind]().save_pretrained(tmp_path)
     whole = config_of(tmp_path)
     assert len(whole) > len(CONFIGS[kind])
-    assert config_facts(kind, whole) == config_facts(kind, {}) == config_facts(kind, {**whole, "hidden_size": 768.0})
+    assert config_facts(kind, whole) == config_facts(kind, {})
+    assert digest(config_facts(kind, {**whole, "hidden_dropout_prob": 0})) == digest(
+        config_facts(kind, {**whole, "hidden_dropout_prob": 0.0})
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,16 +77,6 @@ def test_a_config_with_every_default_written_out_is_the_same_config(kind, tmp_pa
 )  # fmt: skip
 def test_a_field_of_a_config_that_does_not_act_changes_nothing(field):
     assert config_facts("roberta", {field: "other"}) == config_facts("roberta", {})
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("hidden_size", "wide"), ("hidden_size", None), ("num_hidden_layers", 2.5), ("hidden_dropout_prob", True),
-     ("hidden_act", 3), ("layer_norm_eps", [1])],
-)  # fmt: skip
-def test_a_value_of_another_type_is_refused_by_its_name(field, value):
-    with pytest.raises(TypeError, match=f"^{field} .* is not a"):
-        config_facts("bert", {field: value})
 
 
 @pytest.mark.parametrize("kind", KINDS)

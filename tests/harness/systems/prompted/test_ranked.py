@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from harness.engines.local import Job
-from harness.study.backbone_files import VOCABULARY
+from harness.study.backbone_files import DECODERS
 from harness.study.plan import Pack
 from harness.study.systems import Place, kind_of
 from harness.systems.answering import Causal, answering
 from harness.systems.prompted.prompts import TEMPLATES, Shot, closing_of, prompt_of
 from harness.systems.prompted.ranked import Ranked
-from harness.systems.weights import POSITIONS_OF_DECODERS, resolve_answering
+from harness.systems.weights import resolve_answering
 from tasks.errors import BadInput
 from tests.support.studies.small_study import small_study, system_cell_of
 from tests.support.systems.options import by_a_pass_per_option
@@ -52,7 +52,7 @@ def expected_of(ranked, rows, template=TEMPLATE, shots=NO_SHOTS):
     return by_a_pass_per_option(weights.network, prompts, [[*ids[1:], weights.end] for ids in spoken], start)
 
 
-@pytest.mark.parametrize("family", [*POSITIONS_OF_DECODERS, "t5"])
+@pytest.mark.parametrize("family", [*DECODERS, "t5"])
 def test_ranked_answers_equal_a_forward_pass_per_option(family, tmp_path):
     ranked = Ranked(folder_of(family, tmp_path / "weights"), ASKS, Place())
     rows = rows_of("multiclass", 9, 3)
@@ -283,6 +283,6 @@ def changed(folder, **values):
 def test_the_families_have_the_sizes_of_the_library():
     from transformers import AutoConfig
 
-    for family, (field, default, _) in POSITIONS_OF_DECODERS.items():
-        config = AutoConfig.for_model(family)
-        assert (getattr(config, field), config.vocab_size) == (default, VOCABULARY[family])
+    for name, family in DECODERS.items():
+        config = AutoConfig.for_model(name)
+        assert (getattr(config, family.field), config.vocab_size) == (family.tokens, family.vocabulary)
