@@ -265,7 +265,8 @@ def _load_splits(
 
     BadInput where that is the one asked for.
     """
-    from tasks.splits.loading import KINDS, load_kinds
+    from tasks.splits.loading import load_kinds
+    from tasks.splits.protocol import KINDS
 
     ids = Path(options.splits) if options.splits else None
     splits: dict[str, dict[str, Splits]] = {kind: {} for kind in KINDS}

@@ -31,8 +31,7 @@ from tasks.fields import (
     fields_of,
     matching,
 )
-from tasks.splits.loading import KINDS
-from tasks.splits.protocol import Protocol
+from tasks.splits.protocol import KINDS, Protocol
 from tasks.task import Id, Task
 
 Seeds = Annotated[tuple[Count, ...], distinct]

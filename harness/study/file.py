@@ -22,8 +22,7 @@ from harness.study.systems import check_systems
 from tasks.errors import BadInput, BadStudy
 from tasks.fields import Field, check_table, record_of, written_fields
 from tasks.plain_text import is_inside, nearest, read_toml
-from tasks.splits.loading import KINDS
-from tasks.splits.protocol import Protocol
+from tasks.splits.protocol import KINDS, Protocol
 from tasks.task import ID_PATTERN
 
 

@@ -22,10 +22,8 @@ from tasks.readers import TaskRows, read_task
 from tasks.splits.as_published import as_published
 from tasks.splits.clean import NAMES, Parts, clean, units_of
 from tasks.splits.folds import cut, make_folds
-from tasks.splits.protocol import Protocol
+from tasks.splits.protocol import KINDS, Protocol
 from tasks.task import Example, Task
-
-KINDS = ("clean", "as-published")
 
 UNUSED = 'the sets that the data name are not used here; a study takes them with splits = "as-published"'
 

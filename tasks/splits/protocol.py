@@ -10,6 +10,7 @@ from tasks.errors import BadInput
 from tasks.fields import OneOf, Range
 from tasks.task import MOST_FOLDS
 
+KINDS = ("clean", "as-published")
 UNITS = ("group", "row")
 MOST_REPEATS = 100
 WRITTEN = re.compile(r"(?:shares-([\d.]+)-([\d.]+)-([\d.]+)|folds-(\d{1,2}))-(group|row)(?:-x(\d{1,3}))?")

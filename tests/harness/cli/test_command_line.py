@@ -122,14 +122,14 @@ def test_study_show_prints_which_layer_won(command):
     assert rows["empdial_ei"]["clip"]["from"] == "default"
 
 
-def test_tasks_list_filters_and_shows_what_is_missing(command, data):
+def test_tasks_list_filters_and_shows_what_is_missing(command, data, tmp_path):
     _, out, _ = command("tasks", "list", "--data", data, "--theme", "abstract", "--json")
     rows = {row["task"]: row["data"] for row in json.loads(out)}
     assert rows["epitome_er"] == "here"
     assert rows["condolence"] == "data missing"
     assert "news_empathy" not in rows
     long = command(
-        "tasks", "list", "--long", "--data", tmp_path, "--store", tmp_path / "runs", "--theme", "abstract", "--json"
+        "tasks", "list", "--long", "--data", data, "--store", tmp_path / "runs", "--theme", "abstract", "--json"
     )
     of_task = {row["task"]: row for row in json.loads(long[1])}
     assert (of_task["condolence"]["words"], of_task["epitome_er"]["rows"]) == ("-", 300)

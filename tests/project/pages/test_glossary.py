@@ -11,12 +11,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 ENTRY = re.compile(r"^\*\*(.+?)\.\*\*", re.MULTILINE)
 PLAIN = """
-    a above adds alarms alone as b background baseline's be below both by can claims conditional correction
-    all changed correlation cut data difference error field finished from full grid headline history in interval is
-    items larger largest left less lost mean meaning median model new none not notes of on one ordinal out over
-    overall panel pass passes per planned r rank ranking rate rater raters ratio reason rows same says score
-    scored sd seeds share sign squares standard step table test tested tests text the times to train trained
-    training transfers' undecided validation variance warnings weights when where which with without
+    a above adds alarms all alone annotators answers as b background baseline's be below both by calibrated can
+    changed claims conditional context correction correlation cut data difference dollars error field finished from
+    full grid headline history if in interval is items larger largest left less lost mean meaning median model new
+    none not notes of on one ordinal out over overall panel parameters pass passes per planned r rank ranking rate
+    rater raters ratio reason rows same says score scored sd seconds seeds share sign squares standard step table
+    test tested tests text the tied times to train trained training transfers' undecided validation variance
+    warnings weights when where which with without
 """.split()
 
 
