@@ -31,6 +31,7 @@ LARGEST = 1e300  # of a number; TOML has infinity, and whole numbers that no flo
 MOST = 2**53  # of a whole number; JSON knows larger ones, and arrays do not
 LONGEST_EXCERPT = 120
 WORDS: Mapping[object, str] = {
+    Any: "any value",
     **{str: "a text", bool: "true or false", int: "a whole number", float: "a number"},
     **dict.fromkeys((Any, object), ""),
 }
@@ -212,6 +213,8 @@ def _unpacked(kind: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401 - a typ
     if NoneType in options and len(options) == 2:
         [options[0]], more = _unpacked(options[0])
         notes = more + notes
+    if kind in (tuple, list):
+        options = [tuple[Any, ...]]
     if get_origin(kind) is Literal:
         options, notes = [str], [*notes, OneOf(get_args(kind))]
     return options, notes

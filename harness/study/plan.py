@@ -188,11 +188,14 @@ def _packs(grid: _Grid, merged: MergedRows | None) -> tuple[tuple[Pack, ...], tu
                         packs.setdefault(key_of(shared), []).append(cell)
                     second += [Pack(tuple(cells)) for cells in packs.values()]
                     on_merges = merged.cells(name, setting, seed, full, column) if merged else []
-                    # cells that learn what their parents count share nothing; others differ in these alone
-                    alike = tuple(cell for cell in on_merges if cell.rule not in LEARNED)
-                    third += [Pack(alike)] if alike else []
-                    third += [Pack((cell,)) for cell in on_merges if cell not in alike]
+                    third += _packs_of_merges(on_merges)
     return tuple(Pack((cell,)) for cell in first), (*second, *third, *_references(grid), *_systems(grid))
+
+
+def _packs_of_merges(cells: Sequence[Cell]) -> list[Pack]:
+    """One for the merges that differ only in what parents count, and one for each that learns it."""
+    alike = tuple(cell for cell in cells if cell.rule not in LEARNED)
+    return ([Pack(alike)] if alike else []) + [Pack((cell,)) for cell in cells if cell not in alike]
 
 
 def _references(grid: _Grid) -> list[Pack]:
