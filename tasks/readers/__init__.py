@@ -108,13 +108,6 @@ def read(task: Task, data: Path) -> list[Example]:
     return read_task(task, data).rows
 
 
-def with_classes(task: Task, data: Path) -> Task:
-    """Return the task with its classes filled in: the sorted distinct labels, where the entry names none."""
-    if task.label.is_complete:
-        return task
-    return _fill_classes(task, _labelled_rows(task, data)[0])
-
-
 def _fill_classes(task: Task, rows: Iterable[RawRow]) -> Task:
     """The task with the distinct labels of its rows as classes; BadRow where they are too few or too many."""
     rows = list(rows)

@@ -145,7 +145,7 @@ def names_between(separator: str, cell: str) -> list[str]:
 def cell_of(separator: str, names: Iterable[str]) -> str:
     """The cell that holds these names, each once."""
     distinct = list(dict.fromkeys(names))
-    return json.dumps(distinct) if separator == LISTED else separator.join(distinct)
+    return json.dumps(distinct, ensure_ascii=False) if separator == LISTED else separator.join(distinct)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tasks.errors import BadEntry, BadRow
 from tasks.plain_text import nearest
 from tasks.readers.labels import LISTED, UNIT, label_text
-from tasks.readers.raw import cell, flatten, in_words, json_value, text_of, value_at
+from tasks.readers.raw import cell, flatten, in_words, json_value, value_at
 from tasks.readers.rows import (
     RawRow,
     column_name,
@@ -275,11 +275,11 @@ def _value(turn: Any, dialogue: Mapping[str, Any], name: str) -> Any:  # noqa: A
 
 
 def _label(task: Task, where: str, turn: Any, dialogue: Mapping[str, Any]) -> str:  # noqa: ANN401
-    values = [_value(turn, dialogue, name) for name in label_columns(task)]
-    if task.label.separator and isinstance(values[0], list):
-        is_list = task.label.separator == LISTED
-        return text_of(values[0]) if is_list else task.label.separator.join(map(str, values[0]))
-    return label_text(task.label, where, [cell(where, task.label.column, value) for value in values])
+    values = {name: _value(turn, dialogue, name) for name in label_columns(task)}
+    separator, first = task.label.separator, next(iter(values.values()))
+    if separator not in ("", LISTED) and isinstance(first, list):
+        return separator.join(map(str, first))
+    return label_text(task.label, where, [cell(where, name, value) for name, value in values.items()])
 
 
 # Labels in a list beside the turns.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.errors import BadEntry, BadInput
-from tasks.readers import read, with_classes
+from tasks.readers import read, read_task
 from tasks.registry import tasks_of
 from tasks.splits.loading import load
 from tasks.task import Label, Task, Turn
@@ -52,6 +52,11 @@ def test_every_name_of_a_cell_is_renamed_by_itself_and_counts_once(tmp_path: Pat
     assert labels(tmp_path, BOTH + names, "text,felt\na b,glad;happy\nc d,fear; glad\n") == [(0, 1), (1, 1)]
     table = "text,felt\na b,\"['glad','happy']\"\nc d,\"['fear', 'joy']\"\n"
     assert labels(tmp_path, LISTS + names, table) == [(0, 1), (1, 1)]
+
+
+def test_names_beyond_the_first_plane_are_renamed_in_lists(tmp_path: Path) -> None:
+    names = 'relabel = { "glad" = "\U0001f600" }\nclasses = ["fear", "\U0001f600"]\n'
+    assert labels(tmp_path, LISTS + names, "text,felt\na b,['glad']\nc d,['\U0001f600']\n") == [(0, 1), (0, 1)]
 
 
 def test_a_single_class_is_that_of_the_first_name_that_relabel_lists(tmp_path: Path) -> None:
@@ -163,7 +168,7 @@ def test_a_multilabel_task_is_split_with_every_class_in_train_and_near_80_10_10(
 def test_classes_found_once_are_kept(tmp_path: Path) -> None:
     (tmp_path / "my.csv").write_text("text,felt\na b,joy; fear\nc d,\n", encoding="utf-8")
     task = task_of(tmp_path, BOTH)
-    known = with_classes(task, tmp_path)
+    known = read_task(task, tmp_path).task
     assert known.label == replace(task.label, classes=("fear", "joy"))
-    assert with_classes(known, tmp_path) is known
+    assert read_task(known, tmp_path).task is known
     assert Label("x", "multilabel", ("a", "b"), separator=";").n_outputs == 2

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import BadEntry, BadInput, MissingData
-from tasks.readers import read, with_classes
+from tasks.readers import read, read_task
 from tasks.task import Dataset, Label, Task, Turn
 
 SHORT = "text,label\ngood day,yes\nbad day,no\n"
@@ -50,7 +50,7 @@ def test_a_table_gives_one_example_per_row(tmp_path: Path) -> None:
 
 def test_classes_that_the_entry_leaves_out_are_the_sorted_labels(tmp_path: Path) -> None:
     task = table_task()
-    assert with_classes(task, written(tmp_path, SHORT)).label.classes == ("no", "yes")
+    assert read_task(task, written(tmp_path, SHORT)).task.label.classes == ("no", "yes")
     assert task.label.classes == ()
 
 
