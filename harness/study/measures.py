@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +38,27 @@ def contacts_of(splits: Mapping[str, Splits], store: Store, texts: Texts | None 
     ``texts`` are those of the splits, if they were compared before.
     """
     inputs = contamination_inputs({name: facts_of(task_splits) for name, task_splits in splits.items()})
+
+    def computed() -> dict[str, Any]:
+        compared = texts or texts_of(splits.values())
+        pairs = contacts(splits, [(target, other) for target in splits for other in splits], compared)
+        left_out = {"left_out": compared.left_out._asdict()} if any(compared.left_out) else {}
+        return {"fields": list(Contact._fields), "contacts": [list(contact) for contact in pairs], **left_out}
+
+    return [Contact(*row) for row in _kept(store, CONTAMINATION, inputs, computed)["contacts"]]
+
+
+def _kept(
+    store: Store, kind: str, inputs: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """The result of a measure: from the store, or computed and kept there."""
     try:
-        kept = store.measure(CONTAMINATION, inputs).result["contacts"]
+        return store.measure(kind, inputs).result
     except MissingRecord:
         started = time.perf_counter()
-        texts = texts or texts_of(splits.values())
-        pairs = contacts(splits, [(target, other) for target in splits for other in splits], texts)
-        result: dict[str, Any] = {"fields": list(Contact._fields), "contacts": [list(contact) for contact in pairs]}
-        if any(texts.left_out):
-            result["left_out"] = texts.left_out._asdict()
-        store.put_measure(CONTAMINATION, inputs, result, time.perf_counter() - started)
-        return pairs
-    return [Contact(*row) for row in kept]
+        result = compute()
+        store.put_measure(kind, inputs, result, time.perf_counter() - started)
+        return result
 
 
 def facts_of(splits: Splits) -> dict[str, Any]:
@@ -81,19 +91,18 @@ def words_of(splits: Splits, store: Store) -> float:
     """
     task, kind = splits.task, kind_of("tfidf")
     inputs = words_inputs(task.id, splits.content_hash, task.metric, kind.version)
-    try:
-        kept = store.measure(WORDS, inputs).result["score"]
-        return math.nan if kept is None else float(kept)
-    except MissingRecord:
-        started, scores = time.perf_counter(), []
-    for fold in splits.folds or (splits,):
-        fit = Fit(fold.train, fold.validation, task.label, task.metric, 0, kind.configured({}, task.id), Path())
-        logits = kind.fit(fit).predict(fold.test).logits
-        scores.append(score(task.metric, [row.label for row in fold.test], logits))
-    mean = float(np.mean(scores))
-    result = {"score": None if math.isnan(mean) else mean}
-    store.put_measure(WORDS, inputs, result, time.perf_counter() - started)
-    return mean
+
+    def computed() -> dict[str, float | None]:
+        scores = []
+        for fold in splits.folds or (splits,):
+            fit = Fit(fold.train, fold.validation, task.label, task.metric, 0, kind.configured({}, task.id), Path())
+            logits = kind.fit(fit).predict(fold.test).logits
+            scores.append(score(task.metric, [row.label for row in fold.test], logits))
+        mean = float(np.mean(scores))
+        return {"score": None if math.isnan(mean) else mean}
+
+    kept = _kept(store, WORDS, inputs, computed)["score"]
+    return math.nan if kept is None else float(kept)
 
 
 def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[str, Any]]:
@@ -102,10 +111,5 @@ def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[
     for name, task_splits in splits.items():
         label = task_splits.task.label
         inputs = statistics_inputs(name, task_splits.content_hash, label.names or label.classes)
-        try:
-            counts[name] = dict(store.measure(STATISTICS, inputs).result)
-        except MissingRecord:
-            started = time.perf_counter()
-            counts[name] = statistics(task_splits)
-            store.put_measure(STATISTICS, inputs, counts[name], time.perf_counter() - started)
+        counts[name] = dict(_kept(store, STATISTICS, inputs, partial(statistics, task_splits)))
     return counts
