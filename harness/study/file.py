@@ -20,7 +20,7 @@ from harness.study.intermediates import Recipe, check_merged
 from harness.study.methods import Adapter, check_stack, settings_of
 from harness.study.systems import check_systems
 from tasks.errors import BadInput, BadStudy
-from tasks.fields import Field, check_table, record_of, written_fields
+from tasks.fields import Field, check_record, check_table, record_of, written_fields
 from tasks.plain_text import is_inside, nearest, read_toml
 from tasks.splits.protocol import KINDS, Protocol
 from tasks.task import ID_PATTERN
@@ -224,10 +224,11 @@ def _check_method(study: StudyConfig, where: str) -> None:
     if study.controls and not study.transfers:
         raise BadStudy(f"{where}: controls stand beside transfers, and transfers = false; leave one of them out")
     try:
+        check_record(study.adapter, "adapter.")  # of a search or of code, no file has checked it
         settings_of(study.adapter)
         if study.transfers and study.composition != "sequential":
             check_stack(study.adapter.method)
-    except BadStudy as problem:
+    except (BadStudy, ValueError) as problem:
         raise BadStudy(f"{where}: {problem}") from None
     for role in (BASELINE, *study.references):
         if study.precision == "bf16" and trainer_of(study, role) == "library":

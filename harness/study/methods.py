@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from tasks.errors import BadStudy
 from tasks.fields import Count, Number, OneOf, distinct
-from tasks.plain_text import nearest
 
 
 @dataclass(frozen=True)
@@ -128,9 +127,6 @@ def settings_of(adapter: Adapter) -> dict[str, Any]:
 
     Layers without an adapter are among them only where there are any.
     """
-    if adapter.method not in METHODS:
-        known = ", ".join(METHODS)
-        raise BadStudy(f"adapter.method {adapter.method!r} is not one of {known}{nearest(adapter.method, METHODS)}")
     settings: dict[str, Any] = dict(METHODS[adapter.method].settings)
     for name in OWN_FIELDS:
         value = getattr(adapter, name)
