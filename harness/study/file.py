@@ -20,7 +20,7 @@ from harness.study.intermediates import Recipe, check_merged
 from harness.study.methods import Adapter, check_stack, settings_of
 from harness.study.systems import check_systems
 from tasks.errors import BadInput, BadStudy
-from tasks.fields import Field, check_record, check_table, record_of, written_fields
+from tasks.fields import Field, check_table, record_of, written_fields
 from tasks.plain_text import is_inside, nearest, read_toml
 from tasks.splits.protocol import KINDS, Protocol
 from tasks.task import ID_PATTERN
@@ -184,6 +184,8 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
 
 def check(study: StudyConfig, where: str) -> None:
     """Raise BadStudy, naming ``where`` they stand, if fields of the study, each in its range, do not go together."""
+    fields = written_fields(StudyConfig)  # which no file has checked of a study that a search or code has made
+    check_table({name: value for name, value in study.as_json().items() if name in fields}, fields, BadStudy, where)
     if not study.protocol and study.splits not in KINDS:
         raise BadStudy(f"{where}: splits {study.splits!r} is not one of {', '.join(KINDS)}")
     for name, seeds in (("baseline_seeds", study.baseline_seeds), ("self_seeds", study.self_seeds)):
@@ -224,11 +226,10 @@ def _check_method(study: StudyConfig, where: str) -> None:
     if study.controls and not study.transfers:
         raise BadStudy(f"{where}: controls stand beside transfers, and transfers = false; leave one of them out")
     try:
-        check_record(study.adapter, "adapter.")  # of a search or of code, no file has checked it
         settings_of(study.adapter)
         if study.transfers and study.composition != "sequential":
             check_stack(study.adapter.method)
-    except (BadStudy, ValueError) as problem:
+    except BadStudy as problem:
         raise BadStudy(f"{where}: {problem}") from None
     for role in (BASELINE, *study.references):
         if study.precision == "bf16" and trainer_of(study, role) == "library":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from harness.study.file import load_study
+from harness.study.file import check, load_study
 from tasks.errors import BadStudy
 
 MERGED = "trainer=lanes; merged.row.best=2; merged.row.by=validation"
@@ -130,3 +132,10 @@ def test_a_study_that_cannot_be_planned_is_refused_in_one_line(changes, message)
     with pytest.raises(BadStudy, match=message) as problem:
         load_study("tiny", changes.split("; "))
     assert "\n" not in str(problem.value)
+
+
+def test_a_study_that_code_has_made_is_held_to_what_fields_say():
+    study = load_study("tiny")
+    for name, value in (("start", "x"), ("precision", "fp64"), ("max_tokens", -1)):
+        with pytest.raises(BadStudy, match=f"code: {name} {value!r} is not"):
+            check(dataclasses.replace(study, **{name: value}), "code")
