@@ -172,14 +172,16 @@ def test_a_node_that_dies_costs_nothing_but_time(cluster, local, tmp_path):
 
 
 def test_a_preempted_job_gives_its_node_away_and_goes_on_later(cluster, local, tmp_path):
-    store = without_a_column(local, tmp_path / "runs")
+    # one pack: a second one that only starts on the same node could not give itself back yet, and is submitted again
+    (baseline,) = keys_of(local, "epitome_er")
+    store = without(local, tmp_path / "runs", lambda cell: cell["key"] == baseline)
     driver, note = Driver(cluster, store), held(store)
     node = cluster.command("squeue", "-h", "-j", note.job, "-o", "%N").strip()
     cluster.command("sbatch", "-p", "high", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1")
     code, report = driver.end()
-    assert (code, len(report["done"])) == (0, 4)
+    assert (code, len(report["done"])) == (0, 1)
     assert tables(store) == tables(local)
-    assert len(submitted(store)) == 2
+    assert len(submitted(store)) == 1
     assert cluster.show(note.job, "Restarts") != "0"
     assert "Requeued job" in Path(note.log).read_text(), "it has given itself back"
 

@@ -77,7 +77,8 @@ MORE = {
     "unhealthy_sarcastic": (8_456, 396),
 }
 PUBLISHED = {one["task_id"] for one in csv.DictReader((TABLES / "tasks.csv").open())} if TABLES.is_dir() else set()
-ABSENT = sorted(set(REGISTRY.tasks) - set(COUNTS) - set(MORE))
+SEVERAL = ("casino_strategy", "dialogue_cause", "positive_strategy", "reframing_trap")  # labels of a row; see families
+ABSENT = sorted(set(REGISTRY.tasks) - set(COUNTS) - set(MORE) - set(SEVERAL))
 # The paper prints News' shares over nested sets of the 1,000 essays; its validation set is all of them.
 WHOLE = {"news_empathy": "val", "news_distress": "val", "news_emotion": "val"}
 # The paper's rows are some 7 % fewer than the files hold, so these 32 shares are only near.
@@ -177,15 +178,15 @@ def test_a_task_without_files_says_how_to_get_them(name: str) -> None:
     assert REGISTRY.task(name).dataset.access in str(caught.value)
 
 
-@pytest.mark.parametrize("name", (*COUNTS, *MORE))
+@pytest.mark.parametrize("name", (*COUNTS, *MORE, *SEVERAL))
 def test_splits_are_near_80_10_10_with_each_row_in_one_at_most_and_have_every_class_of_the_paper(name: str) -> None:
-    found = splits(name)
-    parts = (found.train, found.validation, found.test)
+    loaded = splits(name)
+    parts = (loaded.train, loaded.validation, loaded.test)
     sizes, ids = np.array([len(part) for part in parts]), [row.id for part in parts for row in part]
     assert np.abs(sizes / sizes.sum() - [0.8, 0.1, 0.1]).max() < 0.016
-    assert 0.994 * len(rows(name)) <= len(ids) == len(set(ids)) <= len(rows(name))
+    assert (0.994 if name in COUNTS else 0.98) * len(rows(name)) <= len(ids) == len(set(ids)) <= len(rows(name))
     if name in COUNTS:
-        assert not [warning for warning in found.warnings if warning.startswith("class_missing")]
+        assert not [warning for warning in loaded.warnings if warning.startswith("no ")]
 
 
 @pytest.mark.parametrize("family", ["wassa", "epitome", "empathetic_dialogues"])
