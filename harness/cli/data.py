@@ -84,9 +84,8 @@ def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
             for download, is_new in fetch(holding.downloads, data, watch):
                 count += 1
                 if is_new:
-                    print(
-                        f"  {download.path}: fetched, {'verified' if _has_checksum(download) else 'no checksum known'}"
-                    )
+                    is_verified = download.sha256 or download.git_blob
+                    print(f"  {download.path}: fetched, {'verified' if is_verified else 'no checksum known'}")
     except BadInput as problem:
         print(f"  {problem}")
         return False
@@ -94,10 +93,6 @@ def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
     if holding.left_to_ask:
         print(f"  {', '.join(holding.left_to_ask)}: cannot be fetched: {holding.how}")
     return True
-
-
-def _has_checksum(download: object) -> bool:
-    return bool(getattr(download, "sha256", "") or getattr(download, "git_blob", ""))
 
 
 def _wanted_holdings(options: argparse.Namespace) -> list[Holding]:

@@ -38,19 +38,12 @@ NONE_PRIVATE = f"--public leaves private tasks of a stored study out; {PUBLISHED
 NOT_DRAWN = "--exact adds draws to the gains of a stored study; {!r} is none, leave it out"
 
 
-def is_stored(study: str) -> bool:
-    """Whether the name is that of a study in a store: neither the paper's tables nor a table of scores."""
-    from analysis.results.results import ENDINGS
-
-    return study != PUBLISHED and Path(study).suffix.lower() not in ENDINGS
-
-
 def question_of(options: argparse.Namespace) -> Question:
     """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
     from analysis.importance.question import of_own_table, of_published, of_study
     from analysis.results.results import ENDINGS, read_own_table
 
-    if options.exact and not is_stored(options.study):
+    if options.exact and (options.study == PUBLISHED or Path(options.study).suffix.lower() in ENDINGS):
         raise BadInput(NOT_DRAWN.format(options.study))
     margin = getattr(options, "margin", None)
     beside = {name: Path(file) for name in ("ratings", "tasks") if (file := getattr(options, name, None))}
@@ -75,13 +68,12 @@ def write_report(options: argparse.Namespace) -> int:
         question = question_of(options)
         with Steps(quiet=options.quiet) as steps:
             written = write_scores_report(question, steps.show)
-        print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
-        return 0
-    study, out = stored(options), out_of(options)
-    if options.public and not options.out:
-        out = out.with_name(f"{out.name}-public")
-    with Steps(quiet=options.quiet) as steps:
-        written = report(study.store, study.manifest, out, public=options.public, progress=steps.show)
+    else:
+        study, out = stored(options), out_of(options)
+        if options.public and not options.out:
+            out = out.with_name(f"{out.name}-public")
+        with Steps(quiet=options.quiet) as steps:
+            written = report(study.store, study.manifest, out, public=options.public, progress=steps.show)
     print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
     return 0
 

@@ -123,7 +123,10 @@ def score_texts(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"out": str(out), "figures": figures, "tasks": rows, "notes": notes, **vars(summary)})
         return 0
-    shown = [{key: _cell_text(value) for key, value in row.items()} for row in rows]
+    shown = [
+        {key: "-" if own is None else f"{own:.3f}" if isinstance(own, float) else own for key, own in row.items()}
+        for row in rows
+    ]
     print_rows(shown, as_json=False, spare=("kind", "metric"))
     for line in notes:
         print(line)
@@ -185,10 +188,6 @@ def _notes(tasks: Sequence[ScoringTask], wanted: Sequence[str], manifest: Mappin
         for adapter in tasks
         if adapter.is_imported
     ]
-
-
-def _cell_text(value: object) -> object:
-    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
 
 
 def show_feedback(options: argparse.Namespace) -> int:
