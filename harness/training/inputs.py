@@ -204,9 +204,14 @@ def rows_of(cell: Cell, splits: Splits) -> Rows:
             order = np.random.default_rng(own).permutation(len(parts[name])).tolist()
             labels = [parts[name][i].label for i in order]
             parts[name] = tuple(row._replace(label=label) for row, label in zip(parts[name], labels, strict=True))
-    rows = Rows(**parts)
-    _check_classes(rows, splits)
-    return rows
+    seen = {index for row in parts["train"] for index in classes_of(row.label)} if classes else set()
+    for index, name in enumerate(splits.task.label.classes):
+        if index not in seen:
+            raise BadInput(
+                f"task {splits.task.id}: class {name!r} has no row among the {len(parts['train'])} training rows; "
+                "raise max_train or merge the class"
+            )
+    return Rows(**parts)
 
 
 def _capped(rows: tuple[Example, ...], cap: int | None, seed: int, has_classes: bool) -> tuple[Example, ...]:
@@ -248,18 +253,6 @@ def _stratified(rows: tuple[Example, ...], share: float, seed: int) -> tuple[Exa
             kept.append(i)
             covered.update(classes_of(names[i]))
     return tuple(rows[i] for i in sorted(kept))
-
-
-def _check_classes(rows: Rows, splits: Splits) -> None:
-    if not splits.task.label.classes:
-        return
-    seen = {index for row in rows.train for index in classes_of(row.label)}
-    for index, name in enumerate(splits.task.label.classes):
-        if index not in seen:
-            raise BadInput(
-                f"task {splits.task.id}: class {name!r} has no row among the {len(rows.train)} training rows; "
-                "raise max_train or merge the class"
-            )
 
 
 MOST_ROWS = 2000  # per split: more are thinned out evenly, because only the shares matter

@@ -303,34 +303,26 @@ def freeze(model: Any, dtype: torch.dtype = torch.float32, device: torch.device 
 
 
 def _layer(layer: Any, dtype: torch.dtype, device: torch.device, *, is_last: bool) -> Layer:  # noqa: ANN401
-    output, feed = layer.attention.output, layer.output
-    attention = _of_first_token if is_last else _of_all_tokens
+    own, output, feed = layer.attention.self, layer.attention.output, layer.output
+    heads, size = own.num_attention_heads, own.attention_head_size
+    scale = 1 / math.sqrt(size)  # of queries
+    attention: AllTokens | FirstToken
+    if is_last:
+        key, _ = weights_of(own.key, 1.0, dtype, device)
+        value, bias = weights_of(own.value, 1.0, dtype, device)
+        attention = FirstToken(
+            query=linear([own.query], dtype, device, [scale]),
+            key=key.view(heads, size, -1),
+            value=value.view(heads, size, -1).transpose(1, 2).contiguous(),
+            value_bias=bias.view(heads, 1, -1),
+        )
+    else:
+        attention = AllTokens(linear([own.query, own.key, own.value], dtype, device, [scale, 1.0, 1.0]), heads)
     return Layer(
-        attention=attention(layer.attention.self, dtype, device),
+        attention=attention,
         attended=linear([output.dense], dtype, device),
         attention_norm=norm(output.LayerNorm, dtype, device),
         up=linear([layer.intermediate.dense], dtype, device),
         down=linear([feed.dense], dtype, device),
         output_norm=norm(feed.LayerNorm, dtype, device),
     )
-
-
-def _of_all_tokens(own: Any, dtype: torch.dtype, device: torch.device) -> AllTokens:  # noqa: ANN401
-    projections = linear([own.query, own.key, own.value], dtype, device, [_query_scale(own), 1.0, 1.0])
-    return AllTokens(projections, own.num_attention_heads)
-
-
-def _of_first_token(own: Any, dtype: torch.dtype, device: torch.device) -> FirstToken:  # noqa: ANN401
-    by_head = (own.num_attention_heads, own.attention_head_size, -1)
-    key, _ = weights_of(own.key, 1.0, dtype, device)
-    value, bias = weights_of(own.value, 1.0, dtype, device)
-    return FirstToken(
-        query=linear([own.query], dtype, device, [_query_scale(own)]),
-        key=key.view(by_head),
-        value=value.view(by_head).transpose(1, 2).contiguous(),
-        value_bias=bias.view(own.num_attention_heads, 1, -1),
-    )
-
-
-def _query_scale(own: Any) -> float:  # noqa: ANN401
-    return 1 / math.sqrt(own.attention_head_size)
