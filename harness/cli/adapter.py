@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.cli.options import Leaves, device_option, leaf_of, out_option, registry_option, repeatable
+from harness.cli.options import Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows, verbatim
 from harness.scoring.texts import FORMS, Texts
@@ -89,8 +89,7 @@ def add(leaves: Leaves) -> None:
     pretrain.add_argument("--whole-words", action="store_true", help="mask all pieces of a word together")
     pretrain.add_argument("--seed", metavar="N", type=int, default=1, help="(default: 1)")
     out_option(pretrain, "the new backbone's folder (needed)")
-    registry_option(pretrain)
-    device_option(pretrain)
+    add_options(pretrain, "registry device")
 
 
 def export_adapter(options: argparse.Namespace) -> int:

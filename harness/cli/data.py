@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli.options import Leaves, leaf_of, registry_option
+from harness.cli.options import Leaves, add_options, leaf_of
 from harness.cli.terminal import downloads, print_json, print_rows
 from tasks.errors import BadInput, UnknownTask
 from tasks.plain_text import nearest
@@ -37,7 +37,7 @@ def add(leaves: Leaves) -> None:
     )
     for leaf in (status, fetch):
         leaf.add_argument("id", metavar="NAME", nargs="*", help="datasets or tasks (default: all)")
-        registry_option(leaf)
+        add_options(leaf, "registry")
 
 
 def show_status(options: argparse.Namespace) -> int:

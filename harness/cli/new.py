@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store.disk import atomic, new_folder
 from harness.api import dry_run
-from harness.cli.options import Leaves, leaf_of, registry_option
+from harness.cli.options import Leaves, add_options, leaf_of
 from harness.cli.terminal import downloads, print_json, verbatim
 from tasks.columns import cells_of
 from tasks.errors import BadEntry, BadInput, MissingData
@@ -57,7 +57,7 @@ def add(leaves: Leaves) -> None:
     new.add_argument("--language", metavar="CODE", default="", help="of the texts, e.g. zh (default: en)")
     new.add_argument("--backbone", metavar="NAME", default="random-tiny", help="of the dry training")
     new.add_argument("--skip-training", action="store_true", help="no dry training")
-    registry_option(new)
+    add_options(new, "registry")
 
 
 DEFAULT_REGISTRY = "my-tasks"

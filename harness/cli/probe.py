@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from adapters_store import Store, disk
 from adapters_store.measures import OPTIONS_ROWS
 from harness.api import probe_stored
-from harness.cli.options import Leaves, device_option, leaf_of, out_option, registry_option, splits_option
+from harness.cli.options import Leaves, add_options, leaf_of, out_option
 from harness.cli.study import name_of, splits_of
 from harness.cli.terminal import Bars, console, plain, print_json, print_rows, records, width_of
 from harness.sharing.stored import stored_manifest
@@ -64,9 +64,7 @@ def add(leaves: Leaves) -> None:
     probe.add_argument("--most-cost", metavar="DOLLARS", type=float, help=cap)
     allow = "with --options: send texts of this task to a server though its licence or privacy forbids it (repeatable)"
     probe.add_argument("--allow", metavar="ID", action="append", default=[], help=allow)
-    device_option(probe)
-    registry_option(probe)
-    splits_option(probe)
+    add_options(probe, "device registry splits")
     text = "Show which tokens of stored test rows speak for a system's answer, or with --plane where all rows lie."
     example = "systems explain my-study --system joint --task iempathize --rows 3"
     explain = leaf_of(leaves, "explain STUDY", text, example, explain_rows, "data store json quiet")
@@ -80,9 +78,7 @@ def add(leaves: Leaves) -> None:
     explain.add_argument("--html", metavar="FILE", help="write a page of your own in place of the terminal")
     plane = "draw all rows by t-SNE of the vectors that are classified, without their texts"
     explain.add_argument("--plane", action="store_true", help=plane)
-    device_option(explain)
-    registry_option(explain)
-    splits_option(explain)
+    add_options(explain, "device registry splits")
 
 
 def probe_study(options: argparse.Namespace) -> int:

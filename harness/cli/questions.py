@@ -12,7 +12,7 @@ from adapters_store.disk import new_folder
 from harness.cli.options import (
     STORED_OR_PUBLISHED,
     Leaves,
-    exact_option,
+    add_options,
     leaf_of,
     out_option,
     places,
@@ -35,7 +35,7 @@ def add(leaves: Leaves) -> None:
     leaf = leaf_of(leaves, "analyze STUDY", text, "study analyze published --mode guarded", analyze, "store json quiet")
     study = f"{STORED_OR_PUBLISHED}, or a .csv with columns intermediate, target, score, baseline"
     leaf.add_argument("study", metavar="STUDY", help=study)
-    exact_option(leaf)
+    add_options(leaf, "exact")
     mode = "whether ratings explain gains (mixed model), or a fit in the sample as in the paper (default: guarded)"
     leaf.add_argument("--mode", choices=("guarded", "paper"), default="guarded", help=mode)
     margin = "loss that would count with less data; name it before you look (default: the study's, or else 2)"
@@ -65,7 +65,7 @@ def add(leaves: Leaves) -> None:
     text = "Write a study's tables, numbers, figures, methods and references for a manuscript, from the store alone."
     example = "study paper real-small --out paper --for acl"
     paper = leaf_of(leaves, "paper STUDY", text, example, write_paper, "store json quiet")
-    exact_option(paper)
+    add_options(paper, "exact")
     widths = paper.add_mutually_exclusive_group()
     widths.add_argument("--for", dest="venue", choices=("acl",), help="widths of a venue (default: acl)")
     widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store.disk import atomic, write_text
-from harness.cli.options import Leaves, leaf_of, out_option, print_next, registry_option, repeatable
+from harness.cli.options import Leaves, add_options, leaf_of, out_option, print_next, repeatable
 from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput
 from tasks.plain_text import counted, nearest
@@ -36,7 +36,7 @@ def add(leaves: Leaves) -> None:
     sheet.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     sheet.add_argument("--rater", metavar="NAME", default="", help="name or letter of the rater, filled in already")
     out_option(sheet, "folder for the form and its criteria (default: results/STUDY)")
-    registry_option(sheet)
+    add_options(sheet, "registry")
     ask = leaf_of(
         leaves,
         "ask [STUDY]",
@@ -47,7 +47,7 @@ def add(leaves: Leaves) -> None:
         "store json",
     )
     ask.add_argument("study", metavar="STUDY", nargs="?", help="whose tasks are rated (default: all of the registry)")
-    registry_option(ask)
+    add_options(ask, "registry")
     ask.add_argument("--model", required=True, help="its name there, a dated one where there is one")
     ask.add_argument("--url", default="", help="of an OpenAI-compatible server (default: EMPATHY_SERVER)")
     ask.add_argument("--limit", default="max_tokens", help="field of that number: max_tokens or max_completion_tokens")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.cli.options import STORED_OR_PUBLISHED, Leaves, exact_option, leaf_of, out_option
+from harness.cli.options import STORED_OR_PUBLISHED, Leaves, add_options, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps
 from harness.sharing.stored import open_study
@@ -24,7 +24,7 @@ def add(leaves: Leaves) -> None:
     text = "Write tables, figures, report.md and report.html from the store alone."
     report = leaf_of(leaves, "report STUDY", text, "report demo", write_report, "store quiet")
     report.add_argument("study", metavar="STUDY", help=STORED_OR_PUBLISHED)
-    exact_option(report)
+    add_options(report, "exact")
     report.add_argument(
         "--public",
         action="store_true",
@@ -97,7 +97,7 @@ def add_figures(leaves: Leaves) -> None:
     text = "Draw a study's heatmaps and the paper's figures, from the store alone, or from the paper's tables."
     figures = leaf_of(leaves, "figures STUDY", text, "figures published --out figures", write_figures, "store")
     figures.add_argument("study", metavar="STUDY", help=STORED_OR_PUBLISHED)
-    exact_option(figures)
+    add_options(figures, "exact")
     out_option(figures)
 
 

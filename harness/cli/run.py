@@ -15,7 +15,7 @@ from adapters_store import Store
 from harness.api import Study
 from harness.cli.options import (
     Leaves,
-    device_option,
+    add_options,
     leaf_of,
     out_option,
     places,
@@ -54,7 +54,7 @@ def add(leaves: Leaves) -> None:
     run.add_argument(
         "--engine", metavar="ENGINE", choices=ENGINES, default="local", help="local (default), or jobs of slurm or ray"
     )
-    device_option(run)
+    add_options(run, "device")
     run.add_argument("--workers", metavar="N", type=int, help="packs at a time, a process each (default: 1)")
     run.add_argument("--threads", metavar="N", type=int, help="of each process (default: its share of cores)")
     out_option(run, "of demo: folder of its report (default: results/demo)")

@@ -18,17 +18,15 @@ from adapters_store.measures import MINILM, MPNET, POOLED
 from harness.api import Study
 from harness.cli.options import (
     Leaves,
-    best_option,
+    add_options,
     change_options,
     changes,
-    device_option,
     leaf_of,
     out_option,
     places,
     print_next,
     repeatable,
     set_threads,
-    splits_option,
     study_options,
 )
 from harness.cli.terminal import Bars, Progress, downloads, print_json, print_rows
@@ -51,13 +49,12 @@ def add(leaves: Leaves) -> None:
     show = leaf_of(leaves, "show STUDY", text, "study show demo", show_study, "store json")
     show.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     change_options(show)
-    best_option(show)
+    add_options(show, "best")
     text = "Check requirements and say how to fix what is missing: packages, device, backbone, data, store, scheduler."
     doctor = leaf_of(leaves, "doctor [STUDY]", text, "study doctor demo", show_doctor, "data store json")
     doctor.add_argument("study", metavar="STUDY", nargs="?", help="also look at what this study needs")
     change_options(doctor)
-    best_option(doctor)
-    splits_option(doctor)
+    add_options(doctor, "best splits")
     text = "Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files."
     example = "study prefetch muddy-waters --data data"
     prefetch = leaf_of(leaves, "prefetch STUDY", text, example, fetch_study, "data store json quiet")
@@ -75,7 +72,7 @@ def add(leaves: Leaves) -> None:
     search.add_argument("--trials", metavar="N", type=int, default=60, help="how many in all (default: 60)")
     repeatable(search, "--method", "NAME", "an adapter method to try")
     search.add_argument("--no-halving", action="store_true", help="train every trial to its end")
-    device_option(search)
+    add_options(search, "device")
     search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")
     text = "Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store."
     example = "study similarities real-small --data data"
@@ -92,7 +89,7 @@ def add(leaves: Leaves) -> None:
     for leaf in (similarities, suggestion):
         study_options(leaf)
         leaf.add_argument("--encoder", metavar="NAME", choices=(MPNET, MINILM, POOLED), help=encoders)
-        device_option(leaf)
+        add_options(leaf, "device")
     suggestion.add_argument("task", metavar="TASK", help="a task of the study, or any other of the registry")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.cli.options import STORED, Leaves, leaf_of, out_option, registry_option, repeatable, splits_option
+from harness.cli.options import STORED, Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of, splits_of
 from harness.cli.terminal import print_json, print_rows, records
 from harness.sharing.stored import open_study
@@ -40,8 +40,7 @@ def add(leaves: Leaves) -> None:
     show = "print the texts of so many items of each kind, from the raw files"
     flips.add_argument("--show", metavar="N", type=int, help=show)
     out_option(flips, "also write the tables there as flips-*.csv, whole, with ids and without texts")
-    registry_option(flips)
-    splits_option(flips)
+    add_options(flips, "registry splits")
 
 
 # ``systems leaderboard``: from stored predictions alone.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.cli.options import Leaves, leaf_of, out_option, registry_option, splits_option
+from harness.cli.options import Leaves, add_options, leaf_of, out_option
 from harness.cli.terminal import Steps, print_json, print_rows
 from tasks.errors import BadInput, MissingData
 from tasks.fields import field_page, field_rows
@@ -44,7 +44,7 @@ def add(leaves: Leaves) -> None:
     check.add_argument("id", metavar="TASK", nargs="?", help="default: every task whose files are there")
     check.add_argument("--backbone", metavar="NAME", help="also count this backbone's tokens, and the rows it cuts")
     out_option(check, "folder for tables and heatmaps (default: results/check)")
-    registry_option(check)
+    add_options(check, "registry")
     audit = leaf_of(
         leaves,
         "audit",
@@ -54,7 +54,7 @@ def add(leaves: Leaves) -> None:
         "data json",
     )
     for leaf in (check, audit):
-        splits_option(leaf)
+        add_options(leaf, "splits")
     listing = leaf_of(
         leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks, "data store json"
     )
@@ -72,7 +72,7 @@ def add(leaves: Leaves) -> None:
     show.add_argument("id", metavar="TASK")
     leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields, "json")
     for leaf in (listing, show):
-        registry_option(leaf)
+        add_options(leaf, "registry")
 
 
 def list_tasks(options: argparse.Namespace) -> int:
