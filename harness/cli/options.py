@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from tasks.errors import BadInput
@@ -30,7 +31,7 @@ def leaf_of(leaves: Leaves, words: str, text: str, example: str, run: Run, share
         description=text,
         usage=f"{leaves._prog_prefix} {words} [options]",
         epilog=f"example: empathy-transfer {example}",
-        formatter_class=_Formatter,
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=22),  # far enough to the right for most
     )
     leaf.set_defaults(command=run)
     add_options(leaf, shared)
@@ -62,13 +63,6 @@ def add_options(leaf: argparse.ArgumentParser, names: str) -> None:
             repeatable(leaf, f"--{name}", *SEVERAL[name])
         else:
             leaf.add_argument(f"--{name}", **SHARED[name])
-
-
-class _Formatter(argparse.HelpFormatter):
-    """Help whose texts begin at one place, far enough to the right for most options."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=22)
 
 
 def out_option(

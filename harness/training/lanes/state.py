@@ -264,9 +264,20 @@ class FlatWeights:
             rows += [*pieces, pieces[0].new_zeros(len(pieces[0]), missing)] if pieces else []
         self.values = torch.cat(rows, dim=1).requires_grad_(True)
 
-    def parts(self, values: Tensor) -> dict[str, Tensor]:
-        """What ``values [K, N]`` holds for each name, in the order in which names were given, as views."""
-        return self._split(values, values.dtype)
+    def parts(self, values: Tensor, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """What ``values [K, N]`` holds for each name, in the order in which names were given, as views.
+
+        With a ``dtype`` what the forward pass takes in the encoder's precision is cast to it.
+        """
+        first, second = torch.split(values, self._widths, dim=1)
+        parts: dict[str, Tensor] = {}
+        for group, whole in zip(self._groups, (first.to(dtype or values.dtype), second), strict=True):
+            sizes = [self.shapes[name].numel() for name in group]
+            fill = whole.shape[1] - sum(sizes)
+            pieces = torch.split(whole, [*sizes, fill] if fill else sizes, dim=1)
+            named = zip(group, pieces, strict=False)
+            parts |= {name: piece.view(len(piece), *self.shapes[name]) for name, piece in named}
+        return {name: parts[name] for name in self.shapes}
 
     def named(self) -> dict[str, Tensor]:
         """The weights by name: views that say that they are trained, and are apart from any gradient."""
@@ -274,18 +285,7 @@ class FlatWeights:
 
     def cast(self, dtype: torch.dtype) -> dict[str, Tensor]:
         """The weights by name, on the way of gradients: adapters in this precision, the others as they are trained."""
-        return self._split(self.values, dtype)
-
-    def _split(self, values: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-        first, second = torch.split(values, self._widths, dim=1)
-        parts: dict[str, Tensor] = {}
-        for group, whole in zip(self._groups, (first.to(dtype), second), strict=True):
-            sizes = [self.shapes[name].numel() for name in group]
-            fill = whole.shape[1] - sum(sizes)
-            pieces = torch.split(whole, [*sizes, fill] if fill else sizes, dim=1)
-            named = zip(group, pieces, strict=False)
-            parts |= {name: piece.view(len(piece), *self.shapes[name]) for name, piece in named}
-        return {name: parts[name] for name in self.shapes}
+        return self.parts(self.values, dtype)
 
 
 class LaneAdamW:
