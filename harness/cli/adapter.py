@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.cli.options import Leaves, device_option, leaf_of, out_option, registry_option, repeatable
+from harness.cli.options import Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows, verbatim
 from harness.scoring.texts import FORMS, Texts
@@ -18,10 +17,8 @@ from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from harness.sharing.importing import Imported
     from harness.sharing.outgoing import Facts
     from harness.training.pretraining import Corpus, Pretrained
-    from tasks.splits.loading import Splits
 
 
 def add(leaves: Leaves) -> None:
@@ -92,8 +89,7 @@ def add(leaves: Leaves) -> None:
     pretrain.add_argument("--whole-words", action="store_true", help="mask all pieces of a word together")
     pretrain.add_argument("--seed", metavar="N", type=int, default=1, help="(default: 1)")
     out_option(pretrain, "the new backbone's folder (needed)")
-    registry_option(pretrain)
-    device_option(pretrain)
+    add_options(pretrain, "registry device")
 
 
 def export_adapter(options: argparse.Namespace) -> int:
@@ -152,26 +148,22 @@ def bring_adapter(options: argparse.Namespace) -> int:
         parts = {name: record.spec[name] for name in ("adapter", "label", "origin")}
         print_json({"name": options.name, "key": record.key, "is_new": imported.is_new, **parts})
         return 0
-    for line in _import_lines(options.name, imported, backbone.name):
-        print(line)
-    return 0
-
-
-def _import_lines(name: str, imported: Imported, backbone: str) -> Iterator[str]:
-    """What was imported, from where, and how to use it."""
-    record, origin, label = imported.record, imported.record.spec["origin"], imported.record.spec["label"]
+    # what was imported, from where, and how to use it
+    name, origin, label = options.name, record.spec["origin"], record.spec["label"]
     news = "imported" if imported.is_new else "is in the store already, from the same files"
-    yield f"{name}: {news}, key {record.key}"
-    source = f"{origin['hub']} at {origin['commit']}" if origin["hub"] else "a folder"
-    yield f"from {source}: {origin['name']!r}, adapters {origin['library']}, trained on {origin['model_name']!r}"
-    yield f"adapter: {', '.join(f'{field} {value}' for field, value in record.spec['adapter'].items())}"
+    print(f"{name}: {news}, key {record.key}")
+    where = f"{origin['hub']} at {origin['commit']}" if origin["hub"] else "a folder"
+    print(f"from {where}: {origin['name']!r}, adapters {origin['library']}, trained on {origin['model_name']!r}")
+    print(f"adapter: {', '.join(f'{field} {value}' for field, value in record.spec['adapter'].items())}")
     if label is None:
-        yield "head: none, so it can be an intermediate and answers nothing"
+        print("head: none, so it can be an intermediate and answers nothing")
     else:
-        yield f"head: {label['kind']}{': ' if label['classes'] else ''}{', '.join(label['classes'])}"
-    if origin["model_name"] != backbone:
-        yield f"warning: it stands on {backbone!r} now; if those are other weights than it names, it means nothing"
-    yield f'for a study: [imported] {name} = "{record.key[:12]}"'
+        print(f"head: {label['kind']}{': ' if label['classes'] else ''}{', '.join(label['classes'])}")
+    if origin["model_name"] != backbone.name:
+        stands = f"it stands on {backbone.name!r} now"
+        print(f"warning: {stands}; if those are other weights than it names, it means nothing")
+    print(f'for a study: [imported] {name} = "{record.key[:12]}"')
+    return 0
 
 
 def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
@@ -205,6 +197,8 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
     from harness.study.backbone import resolve
     from harness.study.device import Device
     from harness.training.pretraining import Setting, corpus_of, later_texts, pretrain, training_texts
+    from tasks.registry import Registry
+    from tasks.splits.loading import load
 
     backbone = resolve(options.backbone)
     setting = Setting(
@@ -216,7 +210,11 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     # the texts of the file and of the tasks' training rows, less those of validation and test rows
-    own, others = (dict(_splits(options, names)) for names in (options.task, options.apart_from))
+    registry = Registry.load([Path(folder) for folder in options.registry])
+    own, others = (
+        {name: load(registry.task(name), Path(options.data)) for name in dict.fromkeys(names)}
+        for names in (options.task, options.apart_from)
+    )
     texts = [text for splits in own.values() for text in training_texts(splits)]
     if options.texts:
         lines = Texts(options.texts, options.format, text=options.text).lines()
@@ -234,15 +232,6 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         )
     _print_pretrained(options, corpus, result)
     return 0
-
-
-def _splits(options: argparse.Namespace, names: list[str]) -> Iterator[tuple[str, Splits]]:
-    from tasks.registry import Registry
-    from tasks.splits.loading import load
-
-    registry = Registry.load([Path(folder) for folder in options.registry])
-    for name in dict.fromkeys(names):
-        yield name, load(registry.task(name), Path(options.data))
 
 
 def _print_pretrained(options: argparse.Namespace, corpus: Corpus, result: Pretrained) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli.options import Leaves, leaf_of, registry_option
+from harness.cli.options import Leaves, add_options, leaf_of
 from harness.cli.terminal import downloads, print_json, print_rows
 from tasks.errors import BadInput, UnknownTask
 from tasks.plain_text import nearest
@@ -37,7 +37,7 @@ def add(leaves: Leaves) -> None:
     )
     for leaf in (status, fetch):
         leaf.add_argument("id", metavar="NAME", nargs="*", help="datasets or tasks (default: all)")
-        registry_option(leaf)
+        add_options(leaf, "registry")
 
 
 def show_status(options: argparse.Namespace) -> int:
@@ -84,9 +84,8 @@ def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
             for download, is_new in fetch(holding.downloads, data, watch):
                 count += 1
                 if is_new:
-                    print(
-                        f"  {download.path}: fetched, {'verified' if _has_checksum(download) else 'no checksum known'}"
-                    )
+                    is_verified = download.sha256 or download.git_blob
+                    print(f"  {download.path}: fetched, {'verified' if is_verified else 'no checksum known'}")
     except BadInput as problem:
         print(f"  {problem}")
         return False
@@ -94,10 +93,6 @@ def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
     if holding.left_to_ask:
         print(f"  {', '.join(holding.left_to_ask)}: cannot be fetched: {holding.how}")
     return True
-
-
-def _has_checksum(download: object) -> bool:
-    return bool(getattr(download, "sha256", "") or getattr(download, "git_blob", ""))
 
 
 def _wanted_holdings(options: argparse.Namespace) -> list[Holding]:

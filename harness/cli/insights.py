@@ -18,7 +18,6 @@ from tasks.readers.raw import KNOWN, LONGEST_NAME, read_raw
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results.people import Rated
     from tasks.readers.raw import Raw
 
 PARTS = {
@@ -237,7 +236,9 @@ def show_perceived(options: argparse.Namespace) -> int:
         return 0
     print(subtitle, *notes, sep="\n")
     for rating, part in table.groupby("rating", sort=False):
-        print(f"\n{harmless(str(rating))}, {_extent(rated, str(rating))}:")
+        has = rated.ratings[rating].notna()
+        extent = f"{counted(int(has.sum()), 'row')} of {counted(rated.group[has].nunique(), 'group')}"
+        print(f"\n{harmless(str(rating))}, {extent}:")
         print_rows(list(_expressed_rows(part)), as_json=False, spare=SPARE)
     print(
         f"\n(standard error, clustered by group); adjusted: p after the correction over all {len(table)} tests (max-T)"
@@ -295,11 +296,6 @@ def _scale(text: str) -> tuple[float, float]:
 
 def _names(listed: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
-
-
-def _extent(rated: Rated, rating: str) -> str:
-    has = rated.ratings[rating].notna()
-    return f"{counted(int(has.sum()), 'row')} of {counted(rated.group[has].nunique(), 'group')}"
 
 
 def _expressed_rows(part: pd.DataFrame) -> Iterator[Mapping[str, object]]:

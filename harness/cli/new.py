@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store.disk import atomic, new_folder
 from harness.api import dry_run
-from harness.cli.options import Leaves, leaf_of, registry_option
+from harness.cli.options import Leaves, add_options, leaf_of
 from harness.cli.terminal import downloads, print_json, verbatim
 from tasks.columns import cells_of
 from tasks.errors import BadEntry, BadInput, MissingData
@@ -57,7 +57,7 @@ def add(leaves: Leaves) -> None:
     new.add_argument("--language", metavar="CODE", default="", help="of the texts, e.g. zh (default: en)")
     new.add_argument("--backbone", metavar="NAME", default="random-tiny", help="of the dry training")
     new.add_argument("--skip-training", action="store_true", help="no dry training")
-    registry_option(new)
+    add_options(new, "registry")
 
 
 DEFAULT_REGISTRY = "my-tasks"
@@ -95,7 +95,10 @@ def new_task(options: argparse.Namespace) -> int:
     if not options.json:
         verbatim(f"wrote {file}\n\n{file.read_text(encoding='utf-8')}")
         # what a person should know before training on these rows
-        labels, repeating = (_numbers(facts.get(name, {}).get("train", {})) for name in ("labels", "labels_before"))
+        labels, repeating = (
+            ", ".join(f"{name} {value:.4g}" for name, value in facts.get(part, {}).get("train", {}).items())
+            for part in ("labels", "labels_before")
+        )
         words, repeated, least = facts["words"]["train"], facts["repeated"]["test in train"], facts["smallest_at_best"]
         points = "none, with so few rows or groups" if least is None else f"{least:.1f} points"
         lines = [
@@ -111,11 +114,12 @@ def new_task(options: argparse.Namespace) -> int:
         ]
         print("\n".join(lines))
         verbatim(_listed(doubts))
-    shared = _sharing(splits, folders, Path(options.data))
+    shared = _sharing(splits, folders, data)
     if not options.json:
         for line in shared:
             print(f"shared    texts of another task: {line}")
-    result = None if options.skip_training else _train(splits.task.id, folders, options)
+    # of some seconds; DryRunFailed when the task does not train
+    result = None if options.skip_training else asdict(dry_run(splits.task.id, folders, data, options.backbone))
     if options.json:
         print_json({"entry": str(file), "check": facts, "look_at": doubts, "shared": shared, "dry_training": result})
         return 0
@@ -227,12 +231,3 @@ def _sharing(own: Splits, folders: Sequence[Path], data: Path) -> list[str]:
         with suppress(BadInput):  # which ``tasks check`` says of each
             splits.setdefault(task.id, load_kinds(task, data, hashed=False)["clean"])
     return joined_families(sharing_texts(splits, own.task.id), splits)
-
-
-def _numbers(facts: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in facts.items())
-
-
-def _train(id: str, folders: Sequence[Path], options: argparse.Namespace) -> dict[str, Any]:
-    """The result of a training of some seconds; DryRunFailed when the task does not train."""
-    return asdict(dry_run(id, folders, Path(options.data), options.backbone))

@@ -6,7 +6,8 @@ import argparse
 import os
 import shlex
 from collections.abc import Callable
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from tasks.errors import BadInput
 
@@ -30,25 +31,38 @@ def leaf_of(leaves: Leaves, words: str, text: str, example: str, run: Run, share
         description=text,
         usage=f"{leaves._prog_prefix} {words} [options]",
         epilog=f"example: empathy-transfer {example}",
-        formatter_class=_Formatter,
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=22),  # far enough to the right for most
     )
     leaf.set_defaults(command=run)
-    for option in shared.split():
-        if option in PLACES:
-            variable, usual, what = PLACES[option]
-            default, where = os.environ.get(variable, usual), f"folder of {what} (default: {variable}, ./{usual})"
-            leaf.add_argument(f"--{option}", metavar="DIR", default=default, help=where)
-        else:
-            text = {"json": "print JSON instead of text", "quiet": "no progress display"}[option]
-            leaf.add_argument(f"--{option}", action="store_true", help=text)
+    add_options(leaf, shared)
     return leaf
 
 
-class _Formatter(argparse.HelpFormatter):
-    """Help whose texts begin at one place, far enough to the right for most options."""
+SHARED: dict[str, dict[str, Any]] = {  # what options are that mean the same in every command, beside PLACES
+    "json": {"action": "store_true", "help": "print JSON instead of text"},
+    "quiet": {"action": "store_true", "help": "no progress display"},
+    "exact": {"action": "store_true", "help": "ten times as many draws where any correction of a gain is undecided"},
+    "best": {"action": "store_true", "help": "train as the searches in the store found best"},
+    "splits": {"metavar": "DIR", "help": "published split ids (default: splits in --data)"},
+    "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
+}
+SEVERAL = {  # the same of those that may be given several times; files of systems run with the user's rights
+    "registry": ("DIR", "folder with entries of your own"),
+    "system": ("FILE", "run this Python file: a system of your own"),
+}
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=22)
+
+def add_options(leaf: argparse.ArgumentParser, names: str) -> None:
+    """Options that mean the same in every command, by their names."""
+    for name in names.split():
+        if name in PLACES:
+            variable, usual, what = PLACES[name]
+            default, where = os.environ.get(variable, usual), f"folder of {what} (default: {variable}, ./{usual})"
+            leaf.add_argument(f"--{name}", metavar="DIR", default=default, help=where)
+        elif name in SEVERAL:
+            repeatable(leaf, f"--{name}", *SEVERAL[name])
+        else:
+            leaf.add_argument(f"--{name}", **SHARED[name])
 
 
 def out_option(
@@ -65,36 +79,9 @@ def repeatable(leaf: argparse.ArgumentParser, option: str, metavar: str, text: s
     leaf.add_argument(option, metavar=metavar, action="append", default=[], help=f"{text} (repeatable)")
 
 
-def exact_option(leaf: argparse.ArgumentParser) -> None:
-    """Whether more draws decide every correction of a gain."""
-    leaf.add_argument(
-        "--exact", action="store_true", help="ten times as many draws where any correction of a gain is undecided"
-    )
-
-
-def registry_option(leaf: argparse.ArgumentParser) -> None:
-    """Folders with the user's own entries."""
-    repeatable(leaf, "--registry", "DIR", "folder with entries of your own")
-
-
-def best_option(leaf: argparse.ArgumentParser) -> None:
-    """Whether searches decide training settings."""
-    leaf.add_argument("--best", action="store_true", help="train as the searches in the store found best")
-
-
-def splits_option(leaf: argparse.ArgumentParser) -> None:
-    """Where published split ids are."""
-    leaf.add_argument("--splits", metavar="DIR", help="published split ids (default: splits in --data)")
-
-
-def device_option(leaf: argparse.ArgumentParser) -> None:
-    """Where torch computes."""
-    leaf.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
-
-
 def change_options(leaf: argparse.ArgumentParser) -> None:
     """What changes a study; given to its run, it decides which cells are the study's."""
-    registry_option(leaf)
+    add_options(leaf, "registry")
     repeatable(leaf, "--set", "KEY=VALUE", "change a field, as training.epochs=3")
     leaf.add_argument("--limit", metavar="N", type=int, help="at most N rows of every split")
     leaf.add_argument(
@@ -121,20 +108,14 @@ def study_options(leaf: argparse.ArgumentParser) -> None:
     """Which study, and all that decides which cells it has."""
     leaf.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     change_options(leaf)
-    best_option(leaf)
-    splits_option(leaf)
+    add_options(leaf, "best splits")
 
 
 def plan_options(leaf: argparse.ArgumentParser) -> None:
     """Which study, which of its columns, and the user's own systems in it."""
     study_options(leaf)
     repeatable(leaf, "--only-target", "ID", "only this target's column")
-    system_option(leaf)
-
-
-def system_option(leaf: argparse.ArgumentParser) -> None:
-    """Files of systems that run with the user's rights."""
-    repeatable(leaf, "--system", "FILE", "run this Python file: a system of your own")
+    add_options(leaf, "system")
 
 
 def places(options: argparse.Namespace) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters_store.roles import BASELINE, ROLES, TRANSFER, role_of
 from harness.api import Study
@@ -15,10 +15,8 @@ from harness.cli.terminal import print_json, print_rows
 from harness.preflight.smoke import records
 
 if TYPE_CHECKING:
-    from harness.preflight.why import Why
     from harness.study.cell import Cell
     from harness.study.plan import Plan
-    from tasks.splits.loading import Splits
 
 
 def add(leaves: Leaves) -> None:
@@ -33,6 +31,7 @@ def show_plan(options: argparse.Namespace) -> int:
     """Print one row per target: its rows, cells, how many of them the store has, and what the others will cost."""
     from harness.preflight.estimate import Costs
     from harness.preflight.why import why
+    from harness.study.intermediates import recipes_of
     from harness.study.plan import again_line, weightless
     from harness.training.tokenizer import load_tokenizer
 
@@ -47,18 +46,18 @@ def show_plan(options: argparse.Namespace) -> int:
     costs = Costs(plan, study.store, stored_records)
     targets = dict.fromkeys(cell.target for cell in plan.cells)
     cells = [_plan_row(name, plan.cells, stored) for name in targets]
-    texts = [_sizes(study, name) | _cuts(study, name) for name in targets]
+    texts = [_texts_row(study, name) for name in targets]
     hours = [costs.column(name, as_json=options.json) for name in targets]
     roles = Counter(cell.role for cell in plan.cells)
     counts = {"cells": len(plan.cells), "stored": len(stored), "packs": len(plan.baselines) + len(plan.transfers)}
     counts["trained_again"] = len(again)
     if options.json:
         rows = [whole | text | time for whole, text, time in zip(cells, texts, hours, strict=True)]
-        summary = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
+        summary: dict[str, Any] = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
         summary |= {"shared": _sharing(plan)}
         summary |= {"left_out": dict(plan.left_out)} if plan.left_out else {}
-        reasons = {} if causes is None else {"why": [dataclasses.asdict(cause) for cause in causes]}
-        print_json({**summary, **counts, "roles": roles, "costs": costs.as_json(), **reasons})
+        summary |= {**counts, "roles": roles, "costs": costs.as_json()}
+        print_json(summary if causes is None else summary | {"why": [dataclasses.asdict(cause) for cause in causes]})
         return 0
     table = [{**row, **time} for row, time in zip(cells, hours, strict=True)]
     print_rows(table, as_json=False, spare=("their intermediates", "controls"))
@@ -75,9 +74,16 @@ def show_plan(options: argparse.Namespace) -> int:
     for line in _sharing(plan):
         print(f"warning: {line}")
     print_missing(plan.missing)
-    _print_merged(plan)
+    # which merged rows have no cell, and which would be trained anew with a further task
+    for name, reason in plan.left_out.items():
+        print(f"merged row left out: {name}: {reason}")
+    if names := [recipe.name for recipe in recipes_of(plan.study) if recipe.is_open]:
+        merged = f"{'row' if len(names) == 1 else 'rows'} {', '.join(names)}"
+        print(f"a further task in the study may be a parent of merged {merged}, whose cells are then trained anew")
     if causes is not None:
-        _print_why(plan, causes)
+        print("\nwhy cells must be trained:")
+        reasons = [cause.line(len(plan.cells)) for cause in causes]
+        print("\n".join(reasons or [f"nothing: all {len(plan.cells)} cells are stored"]))
     if left:
         print_next("run", options.study, *changes(options), *places(options))
     else:
@@ -90,26 +96,6 @@ def _sharing(plan: Plan) -> list[str]:
     from tasks.splits.contamination import joined_families, sharing_texts
 
     return joined_families(sharing_texts(plan.splits), plan.splits)
-
-
-def _print_why(plan: Plan, causes: list[Why]) -> None:
-    """Print a line for each cause of training."""
-    print("\nwhy cells must be trained:")
-    for cause in causes:
-        print(cause.line(len(plan.cells)))
-    if not causes:
-        print(f"nothing: all {len(plan.cells)} cells are stored")
-
-
-def _print_merged(plan: Plan) -> None:
-    """Print which merged rows have no cell, and which would be trained anew with a further task."""
-    from harness.study.intermediates import recipes_of
-
-    for name, reason in plan.left_out.items():
-        print(f"merged row left out: {name}: {reason}")
-    if names := [recipe.name for recipe in recipes_of(plan.study) if recipe.is_open]:
-        rows = f"{'row' if len(names) == 1 else 'rows'} {', '.join(names)}"
-        print(f"a further task in the study may be a parent of merged {rows}, whose cells are then trained anew")
 
 
 def print_missing(missing: dict[str, str]) -> None:
@@ -143,26 +129,17 @@ def _plan_row(target: str, cells: list[Cell], stored: set[str]) -> dict[str, obj
     }
 
 
-def _sizes(study: Study, name: str) -> dict[str, object]:
-    splits, config = study.plan.splits[name], study.config
-    caps = {"train": config.max_train, "validation": config.max_val, "test": config.max_test}
-    return {part: _size(splits, part, cap) for part, cap in caps.items()}
-
-
-def _size(splits: Splits, part: str, cap: int | None) -> int:
-    """Rows of a split after its cap, which counts for the test of every fold; of repeats those of the first."""
-    each = splits.folds if splits.folds and not splits.is_repeated and part == "test" else (splits,)
-    sizes = [len(getattr(split, part)) for split in each]
-    return sum(size if cap is None else min(size, cap) for size in sizes)
-
-
-def _cuts(study: Study, name: str) -> dict[str, object]:
-    """Shares of a task's rows that are too long, and the rule by which their texts are cut."""
+def _texts_row(study: Study, name: str) -> dict[str, object]:
+    """Rows of a task by split, shares of them that are too long, and the rule by which their texts are cut."""
     from harness.training.inputs import cut_shares
 
-    splits = study.plan.splits[name]
+    splits, config, shown = study.plan.splits[name], study.config, dict[str, object]()
+    caps = {"train": config.max_train, "validation": config.max_val, "test": config.max_test}
+    for part, cap in caps.items():  # a cap counts for the test of every fold, and of repeats for that of the first
+        each = splits.folds if splits.folds and not splits.is_repeated and part == "test" else (splits,)
+        sizes = [len(getattr(split, part)) for split in each]
+        shown[part] = sum(size if cap is None else min(size, cap) for size in sizes)
     rows = [row for part in splits.names for row in getattr(splits, part)]
-    shares = cut_shares(splits.task, rows, study.config, study.plan.backbone)
-    names = {"history": "history cut", "target": "text cut"}
-    shown: dict[str, object] = {names[part]: f"{100 * share:.1f} %" for part, share in shares.items()}
+    shares = cut_shares(splits.task, rows, config, study.plan.backbone)
+    shown |= {f"{'text' if part == 'target' else part} cut": f"{100 * share:.1f} %" for part, share in shares.items()}
     return shown | {"long texts": splits.task.truncation}

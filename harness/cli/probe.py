@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from adapters_store import Store, disk
 from adapters_store.measures import OPTIONS_ROWS
 from harness.api import probe_stored
-from harness.cli.options import Leaves, device_option, leaf_of, out_option, registry_option, splits_option
+from harness.cli.options import Leaves, add_options, leaf_of, out_option
 from harness.cli.study import name_of, splits_of
 from harness.cli.terminal import Bars, console, plain, print_json, print_rows, records, width_of
 from harness.sharing.stored import stored_manifest
@@ -24,7 +24,6 @@ from tasks.plain_text import harmless, nearest
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results.probes import OptionFrames, Probed
     from harness.scoring.explained import ExplainedRow
     from tasks.splits.loading import Splits
 
@@ -65,9 +64,7 @@ def add(leaves: Leaves) -> None:
     probe.add_argument("--most-cost", metavar="DOLLARS", type=float, help=cap)
     allow = "with --options: send texts of this task to a server though its licence or privacy forbids it (repeatable)"
     probe.add_argument("--allow", metavar="ID", action="append", default=[], help=allow)
-    device_option(probe)
-    registry_option(probe)
-    splits_option(probe)
+    add_options(probe, "device registry splits")
     text = "Show which tokens of stored test rows speak for a system's answer, or with --plane where all rows lie."
     example = "systems explain my-study --system joint --task iempathize --rows 3"
     explain = leaf_of(leaves, "explain STUDY", text, example, explain_rows, "data store json quiet")
@@ -81,9 +78,7 @@ def add(leaves: Leaves) -> None:
     explain.add_argument("--html", metavar="FILE", help="write a page of your own in place of the terminal")
     plane = "draw all rows by t-SNE of the vectors that are classified, without their texts"
     explain.add_argument("--plane", action="store_true", help=plane)
-    device_option(explain)
-    registry_option(explain)
-    splits_option(explain)
+    add_options(explain, "device registry splits")
 
 
 def probe_study(options: argparse.Namespace) -> int:
@@ -125,7 +120,9 @@ def _print_missing(missing: Mapping[str, str]) -> None:
 
 
 def _show_contexts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any], out: Path) -> None:
+    from analysis.figures.boards import contexts
     from analysis.results.probes import context_sensitivity
+    from analysis.results.study_results import StudyResults
     from analysis.tables import TABLES, fixed, write_csv
 
     places = {"ids": Path(options.splits) if options.splits else None, "registry": options.registry}
@@ -137,33 +134,21 @@ def _show_contexts(options: argparse.Namespace, store: Store, manifest: Mapping[
     if options.conversations:
         write_csv(probed.inserted, out / TABLES / "probes_sentences")
     sensitivity = context_sensitivity(store, manifest)
-    files = [f"{out / TABLES / 'probes'}.csv", *(_pictures(probed, store, manifest, out) if sensitivity else [])]
+    files = [f"{out / TABLES / 'probes'}.csv"]
+    if sensitivity:  # against what tasks teach and learn, as a figure with its CSV, where gains are stored
+        figures = contexts(StudyResults.of(store, manifest), probed.frame)
+        drawn = [drawn for figure in figures for drawn in figure.write(out)]
+        files += [str(path) for each in drawn for path in (each.png.with_suffix(".csv"), each.png, each.svg)]
     if options.json:
         tables = {"probes": records(probed.frame), "sentences": records(probed.inserted)}
         print_json({**tables, "context_sensitivity": sensitivity, "left_out": dict(probed.missing), "files": files})
         return
-    _print_contexts(probed)
-    if sensitivity:
-        drops = ", ".join(f"{task} {fixed(100 * drop, 1)}" for task, drop in sensitivity.items())
-        print(f"context sensitivity of tasks, points that the adapter alone loses by a swap: {drops}")
-    print(*files, sep="\n")
-
-
-def _pictures(probed: Probed, store: Store, manifest: Mapping[str, Any], out: Path) -> list[str]:
-    """Sensitivity against what tasks teach and learn as a figure with its CSV, where gains are stored."""
-    from analysis.figures.boards import contexts
-    from analysis.results.study_results import StudyResults
-
-    drawn = [figure.write(out) for figure in contexts(StudyResults.of(store, manifest), probed.frame)]
-    files = [path for (files,) in drawn for path in (files.png.with_suffix(".csv"), files.png, files.svg)]
-    return list(map(str, files))
-
-
-def _print_contexts(probed: Probed) -> None:
-    def head(rows: pd.DataFrame) -> str:
-        return f", {rows.iloc[0].metric}; up to {rows.n.max()} rows of {rows.n_groups.max()} groups"
-
-    _print_tables(probed.frame, _context_row, head, ("p", "before"))
+    _print_tables(
+        probed.frame,
+        _context_row,
+        lambda rows: f", {rows.iloc[0].metric}; up to {rows.n.max()} rows of {rows.n_groups.max()} groups",
+        ("p", "before"),
+    )
     if len(probed.frame):
         print(
             "changed: share of decisions, with its 95 % interval; alone: of a reader of contexts alone; drop: in points"
@@ -172,6 +157,10 @@ def _print_contexts(probed: Probed) -> None:
         print("\nreplies of everyday talk that are called empathetic, by the sentence put in, with Wilson's interval:")
         print_rows([_sentence_row(row) for row in probed.inserted.itertuples()], as_json=False, spare=("seed",))
     _print_missing(probed.missing)
+    if sensitivity:
+        drops = ", ".join(f"{task} {fixed(100 * drop, 1)}" for task, drop in sensitivity.items())
+        print(f"context sensitivity of tasks, points that the adapter alone loses by a swap: {drops}")
+    print(*files, sep="\n")
 
 
 def _context_row(row: Any) -> dict[str, object]:  # noqa: ANN401 - a tuple of pandas
@@ -213,9 +202,19 @@ def _sentence_row(row: Any) -> dict[str, object]:  # noqa: ANN401 - a tuple of p
 
 
 def _show_options(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any], out: Path) -> None:
+    from analysis.results.probes import asked_by_options, option_frames
     from analysis.tables import TABLES, write_csv
+    from harness.scoring.probe.measured import Asked, OptionsProbe
 
-    probed = _options_probed(options, store, manifest)
+    # what the study's systems answer, asked where it is not stored
+    asked, rows = asked_by_options(store, manifest, options.system, options.task), options.rows or OPTIONS_ROWS
+    limits = {"allow": options.allow, "most_cost": options.most_cost}
+    splits_of_task = cache(lambda task: splits_of(options, store, manifest, task))
+    probe = OptionsProbe(store, manifest, splits_of_task, rows, options.device, **limits)
+    cells = [cell for contestants in asked.values() for contestant in contestants for cell in contestant.cells]
+    with Bars(quiet=options.quiet) as bars:
+        probe.run([Asked(cell.key, cell.target, cell.system) for cell in cells], bars.show)
+    probed = option_frames(store, manifest, asked, rows=rows, missing=probe.missing)
     write_csv(probed.frame, out / TABLES / "options")
     write_csv(probed.shares, out / TABLES / "options_shares")
     files = [f"{out / TABLES / name}.csv" for name in ("options", "options_shares")]
@@ -223,37 +222,17 @@ def _show_options(options: argparse.Namespace, store: Store, manifest: Mapping[s
         tables = {"options": records(probed.frame), "shares": records(probed.shares)}
         print_json({**tables, "left_out": dict(probed.missing), "files": files})
         return
-    _print_options(probed)
-    print(*files, sep="\n")
-
-
-def _options_probed(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> OptionFrames:
-    """What the study's systems answer, asked where it is not stored."""
-    from analysis.results.probes import asked_by_options, option_frames
-    from harness.scoring.probe.measured import Asked, OptionsProbe
-
-    @cache
-    def splits_of_task(task: str) -> Splits:
-        return splits_of(options, store, manifest, task)
-
-    asked, rows = asked_by_options(store, manifest, options.system, options.task), options.rows or OPTIONS_ROWS
-    limits = {"allow": options.allow, "most_cost": options.most_cost}
-    probe = OptionsProbe(store, manifest, splits_of_task, rows, options.device, **limits)
-    cells = [cell for contestants in asked.values() for contestant in contestants for cell in contestant.cells]
-    with Bars(quiet=options.quiet) as bars:
-        probe.run([Asked(cell.key, cell.target, cell.system) for cell in cells], bars.show)
-    return option_frames(store, manifest, asked, rows=rows, missing=probe.missing)
-
-
-def _print_options(probed: OptionFrames) -> None:
-    def head(rows: pd.DataFrame) -> str:
-        return f": {rows.iloc[0].n} rows of {rows.iloc[0].n_groups} groups, asked again"
-
-    _print_tables(probed.frame, _option_row, head, ("p", "score", "against"))
+    _print_tables(
+        probed.frame,
+        _option_row,
+        lambda rows: f": {rows.iloc[0].n} rows of {rows.iloc[0].n_groups} groups, asked again",
+        ("p", "score", "against"),
+    )
     if len(probed.frame):
         print("changed: share of answers, with its 95 % interval; shift: of macro-F1 in points, paired; first - last:")
         print("share of answers in the first half of the list less that in the second, over both orders; 0: no bias")
     _print_missing(probed.missing)
+    print(*files, sep="\n")
 
 
 def _option_row(row: Any) -> dict[str, object]:  # noqa: ANN401 - a tuple of pandas
@@ -290,14 +269,6 @@ class Piece(NamedTuple):
     share: float
 
 
-def _task_splits(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> Splits:
-    """The splits of the task that the options name; BadInput where the study has none, or its files are not here."""
-    if options.task not in (known := list(manifest["tasks"])):
-        name = manifest["name"]
-        raise BadInput(f"--task {options.task}: not a task of study {name!r}{nearest(options.task, known)}")
-    return splits_of(options, store, manifest, options.task)
-
-
 def explain_rows(options: argparse.Namespace) -> int:
     """Print the rows one after the other, write them as a page, or draw them in a plane."""
     from harness.scoring.explained import explained_rows
@@ -305,7 +276,9 @@ def explain_rows(options: argparse.Namespace) -> int:
     store, name = Store(Path(options.store)), name_of(options.study)
     page = _page_of(options, store)
     manifest = stored_manifest(store, name)
-    splits = _task_splits(store, manifest, options)
+    if options.task not in (known := list(manifest["tasks"])):
+        raise BadInput(f"--task {options.task}: not a task of study {name!r}{nearest(options.task, known)}")
+    splits = splits_of(options, store, manifest, options.task)
     if options.plane:
         return _draw(store, manifest, splits, options)
     chosen = {"ids": options.row, "count": options.rows, "seed": options.seed, "device": options.device}
@@ -318,7 +291,8 @@ def explain_rows(options: argparse.Namespace) -> int:
             screen = console()
             shown = Text()
             for piece in pieces_of(row):
-                shown.append(plain(piece.text), style=_style(piece.share))
+                colour = f"{_ink(piece.share)} on rgb({','.join(map(str, _colour(piece.share)))})"
+                shown.append(plain(piece.text), style=colour if _level(piece.share) else "")
             is_whole = width_of(sys.stdout) is None  # a pipe gets whole lines
             for line in (heading(row), shown, strongest(row), ""):
                 screen.print(line if isinstance(line, Text) else plain(line), soft_wrap=is_whole)
@@ -437,12 +411,6 @@ def _ink(share: float) -> str:
     return "white" if _level(share) > SHADES // 2 and share > 0 else "black"
 
 
-def _style(share: float) -> str:
-    if not _level(share):
-        return ""
-    return f"{_ink(share)} on rgb({','.join(map(str, _colour(share)))})"
-
-
 STYLE = (
     "body{font:16px/1.6 sans-serif;max-width:50em;margin:2em auto;padding:0 1em;color:#111;background:#fff}"
     "p.text{font-size:1.1em;white-space:pre-wrap}span{padding:.1em 0}"
@@ -459,20 +427,16 @@ def html_of(title: str, rows: list[ExplainedRow]) -> str:
         " Pointing at a token shows what it adds, in logits (integrated gradients).</p>",
     ]
     for row in rows:
+        largest = max((abs(contribution) for *_, contribution in contributions_of(row)), default=0.0)
+        coloured = "".join(
+            f'<span style="background:rgb{_colour(piece.share)};color:{_ink(piece.share)}"'
+            f' title="{largest * piece.share:+.3f}">{escape(piece.text)}</span>'
+            if _level(piece.share)
+            else escape(piece.text)
+            for piece in pieces_of(row)
+        )
         parts += [
             f"<h2>Row {escape(row.id)}</h2>\n<p>{escape(heading(row))}</p>",
-            f'<p class="text">{_coloured(row)}</p>',
+            f'<p class="text">{coloured}</p>\n<p>{escape(strongest(row))}</p>',
         ]
-        parts.append(f"<p>{escape(strongest(row))}</p>")
     return "\n".join(parts) + "\n</body></html>\n"
-
-
-def _coloured(row: ExplainedRow) -> str:
-    largest = max((abs(contribution) for *_, contribution in contributions_of(row)), default=0.0)
-    return "".join(
-        f'<span style="background:rgb{_colour(piece.share)};color:{_ink(piece.share)}"'
-        f' title="{largest * piece.share:+.3f}">{escape(piece.text)}</span>'
-        if _level(piece.share)
-        else escape(piece.text)
-        for piece in pieces_of(row)
-    )

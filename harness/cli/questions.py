@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from adapters_store.disk import new_folder
 from harness.cli.options import (
     STORED_OR_PUBLISHED,
     Leaves,
-    exact_option,
+    add_options,
     leaf_of,
     out_option,
     places,
@@ -27,9 +26,7 @@ from harness.sharing.stored import open_study, store_at
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from analysis.importance.question import Question
     from analysis.manuscript.frames import Subject
-    from analysis.sections.compare import Side
 
 
 def add(leaves: Leaves) -> None:
@@ -38,7 +35,7 @@ def add(leaves: Leaves) -> None:
     leaf = leaf_of(leaves, "analyze STUDY", text, "study analyze published --mode guarded", analyze, "store json quiet")
     study = f"{STORED_OR_PUBLISHED}, or a .csv with columns intermediate, target, score, baseline"
     leaf.add_argument("study", metavar="STUDY", help=study)
-    exact_option(leaf)
+    add_options(leaf, "exact")
     mode = "whether ratings explain gains (mixed model), or a fit in the sample as in the paper (default: guarded)"
     leaf.add_argument("--mode", choices=("guarded", "paper"), default="guarded", help=mode)
     margin = "loss that would count with less data; name it before you look (default: the study's, or else 2)"
@@ -68,7 +65,7 @@ def add(leaves: Leaves) -> None:
     text = "Write a study's tables, numbers, figures, methods and references for a manuscript, from the store alone."
     example = "study paper real-small --out paper --for acl"
     paper = leaf_of(leaves, "paper STUDY", text, example, write_paper, "store json quiet")
-    exact_option(paper)
+    add_options(paper, "exact")
     widths = paper.add_mutually_exclusive_group()
     widths.add_argument("--for", dest="venue", choices=("acl",), help="widths of a venue (default: acl)")
     widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")
@@ -88,11 +85,17 @@ def add(leaves: Leaves) -> None:
 
 def analyze(options: argparse.Namespace) -> int:
     """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
+    from analysis.ratings.agreement import Beside
+    from analysis.results.results import ENDINGS
     from analysis.sections.answers import all_answers, write_answers
     from analysis.sections.importance import paper_tables
     from analysis.tables import TABLES, write_csv
 
-    question = _with_model(question_of(options), options)
+    question = question_of(options)
+    if options.model_ratings:  # the ratings of a model beside people's
+        is_table = Path(options.study).suffix.lower() in ENDINGS
+        of_model = Beside.read(Path(options.model_ratings), question.results, any_construct=is_table)
+        question = replace(question, beside=of_model)
     new_folder(question.out)
     with Steps(quiet=options.quiet) as steps:
         answer, sections = all_answers(question, options.mode, steps.show)
@@ -108,21 +111,10 @@ def analyze(options: argparse.Namespace) -> int:
     return 0
 
 
-def _with_model(question: Question, options: argparse.Namespace) -> Question:
-    """The question with the ratings of a model beside it, if a file of them is named."""
-    from analysis.ratings.agreement import Beside
-    from analysis.results.results import ENDINGS
-
-    if not options.model_ratings:
-        return question
-    is_table = Path(options.study).suffix.lower() in ENDINGS
-    own = Beside.read(Path(options.model_ratings), question.results, any_construct=is_table)
-    return replace(question, beside=own)
-
-
 def compare_studies(options: argparse.Namespace) -> int:
     """Write the frames, figures and page of a comparison, and print where the page is."""
-    from analysis.sections.compare import write_comparison
+    from analysis.results.study_results import StudyResults
+    from analysis.sections.compare import side_of_published, side_of_study, write_comparison
 
     if options.repeated:
         # print a row per metric of how far both trainings' scores and predictions are apart; with --json every cell
@@ -136,7 +128,12 @@ def compare_studies(options: argparse.Namespace) -> int:
         else:
             print_rows(by_metric(cells), as_json=False)
         return 0
-    a, b = (_side(options, name) for name in (options.a, options.b))
+    a, b = (
+        side_of_published()
+        if name == PUBLISHED
+        else side_of_study(StudyResults.of(*open_study(Store(Path(options.store)), name_of(name))))
+        for name in (options.a, options.b)
+    )
     page, sentence = write_comparison(a, b, Path(options.out or f"results/{a.name}-against-{b.name}"))
     if options.json:
         print_json({"page": str(page)})
@@ -144,15 +141,6 @@ def compare_studies(options: argparse.Namespace) -> int:
         print(sentence, page, sep="\n")
         print_next("study", "power", options.a, *places(options))
     return 0
-
-
-def _side(options: argparse.Namespace, name: str) -> Side:
-    from analysis.results.study_results import StudyResults
-    from analysis.sections.compare import side_of_published, side_of_study
-
-    if name == PUBLISHED:
-        return side_of_published()
-    return side_of_study(StudyResults.of(*open_study(Store(Path(options.store)), name_of(name))))
 
 
 # ``study power``: what a study could have seen, from its own variances between items and between seeds.
@@ -170,7 +158,9 @@ def show_power(options: argparse.Namespace) -> int:
         question, then = of_published(), ["study", "analyze", PUBLISHED]
     else:
         study = stored(options)
-        question, then = of_study(study), _with_a_seed_more(options.study, study.manifest["study"]["seeds"])
+        seeds = study.manifest["study"]["seeds"]  # what one seed more would cost
+        then = ["plan", options.study, "--seeds", ",".join(map(str, [*seeds, max(seeds) + 1]))]
+        question = of_study(study)
     with Steps(quiet=options.quiet) as steps:
         page = write_power(
             question,
@@ -185,11 +175,6 @@ def show_power(options: argparse.Namespace) -> int:
         print(*findable(question.visible), page, sep="\n")
         print_next(*then, *places(options))
     return 0
-
-
-def _with_a_seed_more(study: str, seeds: Sequence[int]) -> list[str]:
-    """The command that says what one seed more would cost."""
-    return ["plan", study, "--seeds", ",".join(map(str, [*seeds, max(seeds) + 1]))]
 
 
 # ``study paper`` and ``study cite``: parts of a manuscript.

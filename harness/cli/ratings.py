@@ -5,24 +5,22 @@ from __future__ import annotations
 import argparse
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store.disk import atomic, write_text
-from harness.cli.options import Leaves, leaf_of, out_option, print_next, registry_option, repeatable
+from harness.cli.options import Leaves, add_options, leaf_of, out_option, print_next, repeatable
 from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput
 from tasks.plain_text import counted, nearest
-from tasks.ratings import Rating, constructs, criteria_page, form, rating_files, ratings, ratings_in
+from tasks.ratings import constructs, criteria_page, form, rating_files, ratings, ratings_in
 from tasks.registry import Registry
 from tasks.task import Task
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from harness.systems.prompted.asking import CallSettings
-    from harness.systems.prompted.rater import Rated
 
 
 def add(leaves: Leaves) -> None:
@@ -38,7 +36,7 @@ def add(leaves: Leaves) -> None:
     sheet.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     sheet.add_argument("--rater", metavar="NAME", default="", help="name or letter of the rater, filled in already")
     out_option(sheet, "folder for the form and its criteria (default: results/STUDY)")
-    registry_option(sheet)
+    add_options(sheet, "registry")
     ask = leaf_of(
         leaves,
         "ask [STUDY]",
@@ -49,7 +47,7 @@ def add(leaves: Leaves) -> None:
         "store json",
     )
     ask.add_argument("study", metavar="STUDY", nargs="?", help="whose tasks are rated (default: all of the registry)")
-    registry_option(ask)
+    add_options(ask, "registry")
     ask.add_argument("--model", required=True, help="its name there, a dated one where there is one")
     ask.add_argument("--url", default="", help="of an OpenAI-compatible server (default: EMPATHY_SERVER)")
     ask.add_argument("--limit", default="max_tokens", help="field of that number: max_tokens or max_completion_tokens")
@@ -103,16 +101,23 @@ def write_sheet(options: argparse.Namespace) -> int:
 
 def ask_model(options: argparse.Namespace) -> int:
     """Ask for what is not kept, write a file of ratings, and print how the model agrees with people."""
+    from analysis.ratings.agreement import Beside, agreements, frame_of, repeats
+    from harness.systems.prompted.asking import CallSettings
     from harness.systems.prompted.rater import ask, items, missing
     from harness.systems.system import answers_beside
-    from tasks.ratings import rows_of
+    from tasks.ratings import readings_in, rows_of
 
-    settings, rateable = _call_settings(options), _rateable(options)
+    given = {field.name: getattr(options, field.name) for field in fields(CallSettings)}
+    try:
+        settings = CallSettings(**{**given, "allow": tuple(options.allow)})
+    except ValueError as problem:
+        raise BadInput(f"tasks ask: {problem}") from None
+    rateable = _rateable(options)
     wanted = items(rateable.tasks, constructs(), settings.allow)
-    answers, out = answers_beside(Path(options.store)), _out_of(options, rateable.name)
+    model = re.sub(r"[^A-Za-z0-9._-]+", "-", options.model).strip("-.") or "model"
+    out = Path(options.out or f"results/{rateable.name}/ratings-{model}.csv")
+    answers = answers_beside(Path(options.store))
     if options.dry_run:
-        from dataclasses import asdict
-
         from harness.preflight.estimate import price, whom
         from harness.systems.prompted.rater import SENT, outlay
         from harness.systems.prompted.server import is_this_machine
@@ -147,29 +152,29 @@ def ask_model(options: argparse.Namespace) -> int:
         writer = csv.DictWriter(handle, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    agreed, repeated = _agreement(out, rated.rater, others)
+    # how they agree with those of others who have rated these tasks, and their readings among them
+    own = Beside.of(ratings_in([out]), readings_in(out))
+    asked = set(own.ratings.task)
+    people = [row for row in others if row.task in asked and row.rater != rated.rater]
+    agreed, repeated = agreements(own.ratings, frame_of(people)), repeats(own.readings)
     if options.json:
         from analysis.sections.importance import rows as records_of
 
         facts = {"ratings": str(out), "rater": rated.rater, "calls": rated.calls, **rated.cost, "missing": gaps}
         print_json(facts | {"agreement": records_of(agreed), "repeats": records_of(repeated)})
         return 0
-    print(out, _summary(rated, len(rateable.tasks)), *gaps, sep="\n")
+    tokens, money = rated.cost["tokens_in"] + rated.cost["tokens_out"], rated.cost.get("money")
+    paid = "" if money is None else f", {money:.2g} dollars"
+    print(
+        out,
+        f"{rated.rater} rated {counted(len(rateable.tasks), 'task')} on {counted(len(constructs()), 'construct')}:"
+        f" {counted(rated.calls, 'answer')}, {tokens:,.0f} tokens{paid}, paid for now or earlier",
+        *gaps,
+        sep="\n",
+    )
     _print_agreement(agreed, repeated)
     print_next("study", "analyze", options.study or "published", "--model-ratings", str(out))
     return 0
-
-
-def _call_settings(options: argparse.Namespace) -> CallSettings:
-    from dataclasses import fields
-
-    from harness.systems.prompted.asking import CallSettings
-
-    given = {field.name: getattr(options, field.name) for field in fields(CallSettings)}
-    try:
-        return CallSettings(**{**given, "allow": tuple(options.allow)})
-    except ValueError as problem:
-        raise BadInput(f"tasks ask: {problem}") from None
 
 
 class _Rateable(NamedTuple):
@@ -191,33 +196,6 @@ def _rateable(options: argparse.Namespace) -> _Rateable:
         if name not in names:
             raise BadInput(f"--allow {name}: no such task is rated{nearest(name, names) or '; leave it out'}")
     return _Rateable(study.name if study else "registry", [registry.task(name) for name in names], folders)
-
-
-def _out_of(options: argparse.Namespace, name: str) -> Path:
-    if options.out:
-        return Path(options.out)
-    model = re.sub(r"[^A-Za-z0-9._-]+", "-", options.model).strip("-.") or "model"
-    return Path("results") / name / f"ratings-{model}.csv"
-
-
-def _agreement(out: Path, rater: str, others: Sequence[Rating]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """How the ratings in a file agree with those of others who have rated its tasks, and their readings among them."""
-    from analysis.ratings.agreement import Beside, agreements, frame_of, repeats
-    from tasks.ratings import readings_in
-
-    own = Beside.of(ratings_in([out]), readings_in(out))
-    tasks = set(own.ratings.task)
-    people = [row for row in others if row.task in tasks and row.rater != rater]
-    return agreements(own.ratings, frame_of(people)), repeats(own.readings)
-
-
-def _summary(rated: Rated, n_tasks: int) -> str:
-    tokens, money = rated.cost["tokens_in"] + rated.cost["tokens_out"], rated.cost.get("money")
-    price = "" if money is None else f", {money:.2g} dollars"
-    return (
-        f"{rated.rater} rated {counted(n_tasks, 'task')} on {counted(len(constructs()), 'construct')}:"
-        f" {counted(rated.calls, 'answer')}, {tokens:,.0f} tokens{price}, paid for now or earlier"
-    )
 
 
 def _print_agreement(agreed: pd.DataFrame, repeated: pd.DataFrame) -> None:

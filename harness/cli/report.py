@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.cli.options import STORED_OR_PUBLISHED, Leaves, exact_option, leaf_of, out_option
+from harness.cli.options import STORED_OR_PUBLISHED, Leaves, add_options, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps
 from harness.sharing.stored import open_study
@@ -24,7 +24,7 @@ def add(leaves: Leaves) -> None:
     text = "Write tables, figures, report.md and report.html from the store alone."
     report = leaf_of(leaves, "report STUDY", text, "report demo", write_report, "store quiet")
     report.add_argument("study", metavar="STUDY", help=STORED_OR_PUBLISHED)
-    exact_option(report)
+    add_options(report, "exact")
     report.add_argument(
         "--public",
         action="store_true",
@@ -38,19 +38,12 @@ NONE_PRIVATE = f"--public leaves private tasks of a stored study out; {PUBLISHED
 NOT_DRAWN = "--exact adds draws to the gains of a stored study; {!r} is none, leave it out"
 
 
-def is_stored(study: str) -> bool:
-    """Whether the name is that of a study in a store: neither the paper's tables nor a table of scores."""
-    from analysis.results.results import ENDINGS
-
-    return study != PUBLISHED and Path(study).suffix.lower() not in ENDINGS
-
-
 def question_of(options: argparse.Namespace) -> Question:
     """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
     from analysis.importance.question import of_own_table, of_published, of_study
     from analysis.results.results import ENDINGS, read_own_table
 
-    if options.exact and not is_stored(options.study):
+    if options.exact and (options.study == PUBLISHED or Path(options.study).suffix.lower() in ENDINGS):
         raise BadInput(NOT_DRAWN.format(options.study))
     margin = getattr(options, "margin", None)
     beside = {name: Path(file) for name in ("ratings", "tasks") if (file := getattr(options, name, None))}
@@ -75,13 +68,12 @@ def write_report(options: argparse.Namespace) -> int:
         question = question_of(options)
         with Steps(quiet=options.quiet) as steps:
             written = write_scores_report(question, steps.show)
-        print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
-        return 0
-    study, out = stored(options), out_of(options)
-    if options.public and not options.out:
-        out = out.with_name(f"{out.name}-public")
-    with Steps(quiet=options.quiet) as steps:
-        written = report(study.store, study.manifest, out, public=options.public, progress=steps.show)
+    else:
+        study, out = stored(options), out_of(options)
+        if options.public and not options.out:
+            out = out.with_name(f"{out.name}-public")
+        with Steps(quiet=options.quiet) as steps:
+            written = report(study.store, study.manifest, out, public=options.public, progress=steps.show)
     print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
     return 0
 
@@ -105,7 +97,7 @@ def add_figures(leaves: Leaves) -> None:
     text = "Draw a study's heatmaps and the paper's figures, from the store alone, or from the paper's tables."
     figures = leaf_of(leaves, "figures STUDY", text, "figures published --out figures", write_figures, "store")
     figures.add_argument("study", metavar="STUDY", help=STORED_OR_PUBLISHED)
-    exact_option(figures)
+    add_options(figures, "exact")
     out_option(figures)
 
 

@@ -6,7 +6,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from adapters_store import Store
 from harness.api import Study
 from harness.cli.options import (
     Leaves,
-    device_option,
+    add_options,
     leaf_of,
     out_option,
     places,
@@ -54,7 +54,7 @@ def add(leaves: Leaves) -> None:
     run.add_argument(
         "--engine", metavar="ENGINE", choices=ENGINES, default="local", help="local (default), or jobs of slurm or ray"
     )
-    device_option(run)
+    add_options(run, "device")
     run.add_argument("--workers", metavar="N", type=int, help="packs at a time, a process each (default: 1)")
     run.add_argument("--threads", metavar="N", type=int, help="of each process (default: its share of cores)")
     out_option(run, "of demo: folder of its report (default: results/demo)")
@@ -236,27 +236,20 @@ def drivers(study: str, root: Path) -> list[int]:
 def _runs(process: Process, study: str, root: Path) -> bool:
     from harness.engines.ending import words_after_program
 
-    words = words_after_program(process.arguments)
-    options = _parse(words) if words else None
-    if options is None or options.cancel or _study_of(options, process.folder) != study:
+    words, options, name = words_after_program(process.arguments), None, None
+    if words:
+        parser = argparse.ArgumentParser()
+        add(parser.add_subparsers(required=True))
+        with suppress(SystemExit), redirect_stderr(io.StringIO()):  # words that are none of a ``run``
+            options = parser.parse_args(list(words))
+    if options is None or options.cancel:
+        return False
+    with suppress(BadInput):  # the name under which the store knows it; a file may be no study
+        typed = options.study
+        name = name_of(str(process.folder / typed) if typed.endswith(".toml") else typed)
+        name += SMOKE if options.smoke else ""
+    if name != study:
         return False
     is_named = any(word.startswith("--st") for word in words)
     store = options.store if is_named else process.environment.get("EMPATHY_STORE") or "runs"
     return (process.folder / store).resolve() == root
-
-
-def _parse(words: Sequence[str]) -> argparse.Namespace | None:
-    """The options of a ``run``; None if the words are none."""
-    parser = argparse.ArgumentParser()
-    add(parser.add_subparsers(required=True))
-    with suppress(SystemExit), redirect_stderr(io.StringIO()):
-        return parser.parse_args(list(words))
-    return None
-
-
-def _study_of(options: argparse.Namespace, folder: Path) -> str | None:
-    """The name under which the store knows what such a command runs; None for a file that is no study."""
-    study = options.study
-    with suppress(BadInput):
-        return name_of(str(folder / study) if study.endswith(".toml") else study) + (SMOKE if options.smoke else "")
-    return None

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,10 @@ def show_status(options: argparse.Namespace) -> int:
     if options.cell:
         return show_cell(store, options)
     if options.watch:
-        return _watch(store, _only_study(store, options.study), is_json=options.json)
+        names = [name_of(options.study)] if options.study else _names(store)
+        if len(names) > 1:
+            raise BadInput(f"store {store.root} has several studies; name the one to watch: {', '.join(names)}")
+        return _watch(store, names[0], is_json=options.json)
     if options.study:
         _print_study(store, name_of(options.study), is_json=options.json, where=places(options))
         return 0
@@ -112,13 +115,6 @@ def _names(store: Store) -> list[str]:
     raise BadInput(f"store {store.root} has no study yet; start one with: empathy-transfer run STUDY")
 
 
-def _only_study(store: Store, study: str | None) -> str:
-    names = [name_of(study)] if study else _names(store)
-    if len(names) > 1:
-        raise BadInput(f"store {store.root} has several studies; name the one to watch: {', '.join(names)}")
-    return names[0]
-
-
 def _row(name: str, cells: Sequence[Mapping[str, Any]], stored: Collection[str]) -> dict[str, object]:
     done = sum(cell["key"] in stored for cell in cells)
     columns = Counter(cell["target"] for cell in cells if cell["key"] not in stored)
@@ -135,7 +131,14 @@ def _print_study(store: Store, name: str, *, is_json: bool, where: Sequence[str]
         print_json({**_row(name, manifest["cells"], now.stored), **as_json(now, left), "targets": targets})
         return
     first, *others = [*lines(now, left), *_advice(now)]
-    print("\n".join([f"{first} ({_by_role(manifest['cells'], now.stored)})", *_learned_lines(targets), *others]))
+    print(f"{first} ({_by_role(manifest['cells'], now.stored)})")
+    if targets:  # how many have learned, and which have not, or are not known to have, and why
+        not_yet = [f"{row['target']}, {row['setting']}: {row['reason']}" for row in targets if not row["has_learned"]]
+        print(
+            f"learned {len(targets) - len(not_yet)} of the {counted(len(targets), 'target')} whose baseline is finished"
+        )
+        others = [*block("not learned", len(not_yet), not_yet), *others]
+    print(*others, sep="\n", end="\n" if others else "")
     if now.counts["done"] == len(now.cells):
         print_next("report", name, *where)
 
@@ -153,15 +156,6 @@ def _targets(store: Store, name: str) -> list[dict[str, Any]]:
         return []
     shown = frame.loc[frame.n_seeds > 0, ["target", "setting", "has_learned", "reason"]].astype(object)
     return [dict(row) for row in shown.where(shown.notna(), None).to_dict("records")]
-
-
-def _learned_lines(targets: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How many targets have learned, and which have not, or are not known to have, and why."""
-    if not targets:
-        return []
-    others = [f"{row['target']}, {row['setting']}: {row['reason']}" for row in targets if not row["has_learned"]]
-    text = f"learned {len(targets) - len(others)} of the {counted(len(targets), 'target')} whose baseline is finished"
-    return [text, *block("not learned", len(others), others)]
 
 
 def _watch(store: Store, name: str, *, is_json: bool) -> int:
@@ -215,7 +209,11 @@ def _only_match(store: Store, text: str, study: str | None, seed: int | None) ->
         for cell in planned(stored_manifest(store, name, cells_only=True)):
             cells.setdefault(cell.key, (name, cell))
     known = [(name, cell) for name, cell in cells.values() if seed in (None, cell.seed)]
-    matches = _by_name(text, known) or [pair for pair in known if _is_start(text, pair[1].key)]
+    intermediate, arrow, target = (part.strip() for part in text.rpartition("->"))
+    pair = intermediate if arrow else "", target
+    matches = [(name, cell) for name, cell in known if (cell.intermediate or "", cell.target) == pair]
+    if not matches and KEY_PART.fullmatch(text):
+        matches = [(name, cell) for name, cell in known if cell.key.startswith(text)]
     if len(matches) == 1:
         return matches[0]
     source = f"study {study!r}" if study else f"store {store.root}"
@@ -227,19 +225,6 @@ def _only_match(store: Store, text: str, study: str | None, seed: int | None) ->
     listed = "; ".join(f"{cell.key[:12]} {cell.label} ({name})" for name, cell in matches[:MOST])
     more = f"; and {len(matches) - MOST} more" if len(matches) > MOST else ""
     raise OtherCells(f"{text!r} is {len(matches)} cells of {source}; give the beginning of a key: {listed}{more}")
-
-
-def _by_name(text: str, cells: Iterable[tuple[str, Cell]]) -> list[tuple[str, Cell]]:
-    intermediate, arrow, target = (part.strip() for part in text.rpartition("->"))
-    return [
-        (n, cell)
-        for n, cell in cells
-        if (cell.intermediate or "", cell.target) == (intermediate if arrow else "", target)
-    ]
-
-
-def _is_start(text: str, key: str) -> bool:
-    return bool(KEY_PART.fullmatch(text)) and key.startswith(text)
 
 
 def show_cell(store: Store, options: argparse.Namespace) -> int:
@@ -258,7 +243,8 @@ def show_cell(store: Store, options: argparse.Namespace) -> int:
             elif not isinstance(value, list) and value != "":
                 print(f"{name:8} {' '.join(harmless(line) for line in str(value).splitlines())}")
         for name in ("trace", "end of the log"):
-            _print_lines(name, facts.get(name) or [])
+            if facts.get(name):
+                print(f"{name}:", *(f"  {harmless(line)}" for line in facts[name]), sep="\n")
         if facts.get("history"):
             print_rows(
                 [{name: _short(value) for name, value in row.items()} for row in facts["history"]], as_json=False
@@ -268,10 +254,3 @@ def show_cell(store: Store, options: argparse.Namespace) -> int:
 
 def _short(value: object) -> str:
     return "-" if value in (None, []) else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _print_lines(name: str, lines: Sequence[str]) -> None:
-    if lines:
-        print(f"{name}:")
-    for line in lines:
-        print(f"  {harmless(line)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, StoreError
 from adapters_store.archive import GZIPPED, XZ, ArchiveSummary, archive, keys_of
-from adapters_store.listing import KINDS, YOUNG, Leftover, garbage, listing, remove, verify
+from adapters_store.listing import KINDS, YOUNG, garbage, listing, remove, verify
 from adapters_store.measures import measures_of
 from adapters_store.restore import MemberReader, NotAsListed, restore, unpack
 from harness.cli.options import Leaves, leaf_of, out_option, repeatable
@@ -100,14 +100,17 @@ def collect(options: argparse.Namespace) -> int:
     store = _store(options)
     leftovers = garbage(store, version=version_of_analysis())
     removed = list(remove(store, [leftover for leftover in leftovers.leftovers if leftover.kind in options.remove]))
-    rows = [_row(leftover, removed) for leftover in leftovers.leftovers]
+    rows: list[dict[str, Any]] = [
+        {
+            **{"kind": leftover.kind, "path": str(leftover.path), "why": leftover.why, "bytes": leftover.bytes},
+            **{"hours": round(leftover.age / 3600, 1), "removed": leftover in removed},
+        }
+        for leftover in leftovers.leftovers
+    ]
     if options.json:
         print_json({"leftovers": rows, "young": leftovers.young, "unreadable": leftovers.unreadable})
         return 0
-    print_rows(
-        [{**row, "bytes": _size(leftover.bytes)} for row, leftover in zip(rows, leftovers.leftovers, strict=True)],
-        as_json=False,
-    )
+    print_rows([{**row, "bytes": _size(row["bytes"])} for row in rows], as_json=False)
     if leftovers.young:
         print(f"{leftovers.young} more are younger than {YOUNG / 3600:.0f} hours: somebody may be at work on them")
     for line in leftovers.unreadable:
@@ -123,11 +126,6 @@ def _store(options: argparse.Namespace) -> Store:
     if not store.root.is_dir():
         raise StoreError(f"store {store.root}: no such folder; name the store with --store DIR")
     return store
-
-
-def _row(leftover: Leftover, removed: list[Leftover]) -> dict[str, object]:
-    facts = {"kind": leftover.kind, "path": str(leftover.path), "why": leftover.why, "bytes": leftover.bytes}
-    return {**facts, "hours": round(leftover.age / 3600, 1), "removed": leftover in removed}
 
 
 def _size(count: int) -> str:

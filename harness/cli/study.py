@@ -8,7 +8,8 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +18,15 @@ from adapters_store.measures import MINILM, MPNET, POOLED
 from harness.api import Study
 from harness.cli.options import (
     Leaves,
-    best_option,
+    add_options,
     change_options,
     changes,
-    device_option,
     leaf_of,
     out_option,
     places,
     print_next,
     repeatable,
     set_threads,
-    splits_option,
     study_options,
 )
 from harness.cli.terminal import Bars, Progress, downloads, print_json, print_rows
@@ -37,9 +36,7 @@ from tasks.errors import BadStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.preflight.doctor import Line
     from harness.search.outcome import SearchResult, Trial
-    from harness.similarity.fill import FillReport
     from harness.study.config import StudyConfig
     from tasks.registry import Registry
     from tasks.splits.loading import Splits
@@ -52,13 +49,12 @@ def add(leaves: Leaves) -> None:
     show = leaf_of(leaves, "show STUDY", text, "study show demo", show_study, "store json")
     show.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     change_options(show)
-    best_option(show)
+    add_options(show, "best")
     text = "Check requirements and say how to fix what is missing: packages, device, backbone, data, store, scheduler."
     doctor = leaf_of(leaves, "doctor [STUDY]", text, "study doctor demo", show_doctor, "data store json")
     doctor.add_argument("study", metavar="STUDY", nargs="?", help="also look at what this study needs")
     change_options(doctor)
-    best_option(doctor)
-    splits_option(doctor)
+    add_options(doctor, "best splits")
     text = "Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files."
     example = "study prefetch muddy-waters --data data"
     prefetch = leaf_of(leaves, "prefetch STUDY", text, example, fetch_study, "data store json quiet")
@@ -76,7 +72,7 @@ def add(leaves: Leaves) -> None:
     search.add_argument("--trials", metavar="N", type=int, default=60, help="how many in all (default: 60)")
     repeatable(search, "--method", "NAME", "an adapter method to try")
     search.add_argument("--no-halving", action="store_true", help="train every trial to its end")
-    device_option(search)
+    add_options(search, "device")
     search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")
     text = "Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store."
     example = "study similarities real-small --data data"
@@ -93,19 +89,12 @@ def add(leaves: Leaves) -> None:
     for leaf in (similarities, suggestion):
         study_options(leaf)
         leaf.add_argument("--encoder", metavar="NAME", choices=(MPNET, MINILM, POOLED), help=encoders)
-        device_option(leaf)
+        add_options(leaf, "device")
     suggestion.add_argument("task", metavar="TASK", help="a task of the study, or any other of the registry")
 
 
-MEASURES = (
-    "data",
-    "vocabulary",
-    "weights",
-    "task",
-    "task-vu",
-    "logme",
-    "retention",
-)  # those of harness.similarity.fill
+# Those of harness.similarity.fill.
+MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme", "retention")
 
 
 def study_of(options: argparse.Namespace, further: Sequence[str] = ()) -> Study:
@@ -179,7 +168,14 @@ def show_study(options: argparse.Namespace) -> int:
     for name, value in fields.items():
         print(f"{name:{width}}  {_in_words(value)}")
     print("\ntraining, and where each value comes from (study.task > search > study > entry > default)")
-    print_rows(list(_training_lines(rows)), as_json=False)
+    lines: list[dict[str, object]] = []  # for each value of each setting, with the tasks that have it
+    for setting in [name for name in rows[0] if name != "task"]:
+        values = [(_in_words(row[setting]["value"]), row[setting]["from"]) for row in rows]
+        for value, origin in dict.fromkeys(values):
+            tasks = [row["task"] for row, own in zip(rows, values, strict=True) if own == (value, origin)]
+            shown = "all" if len(tasks) == len(rows) else ", ".join(tasks)
+            lines.append({"setting": setting, "value": value, "from": origin, "tasks": shown})
+    print_rows(lines, as_json=False)
     return 0
 
 
@@ -193,16 +189,6 @@ def _in_words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value in (None, "") else str(value)
-
-
-def _training_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, object]]:
-    """A row for each value of each setting, with the tasks that have it."""
-    for setting in [name for name in rows[0] if name != "task"]:
-        values = [(_in_words(row[setting]["value"]), row[setting]["from"]) for row in rows]
-        for value, origin in dict.fromkeys(values):
-            tasks = [row["task"] for row, own in zip(rows, values, strict=True) if own == (value, origin)]
-            shown = "all" if len(tasks) == len(rows) else ", ".join(tasks)
-            yield {"setting": setting, "value": value, "from": origin, "tasks": shown}
 
 
 def _training_row(study: StudyConfig, registry: Registry, name: str) -> dict[str, Any]:
@@ -244,11 +230,12 @@ def name_of(study: str) -> str:
 
 def show_doctor(options: argparse.Namespace) -> int:
     """Print what was looked at; exit code 1 when something is a problem."""
-    from harness.preflight.doctor import PROBLEM
+    from harness.preflight.doctor import PROBLEM, machine_lines, store_lines, study_lines
 
     study = study_of(options) if options.study else None
+    of_study = study_lines(study.config, study.registry, study.data) if study else ()
     lines = []
-    for line in _lines(study, Path(options.store)):
+    for line in chain(machine_lines(study.config if study else None), of_study, store_lines(Path(options.store))):
         lines.append(line)
         if not options.json:
             cure = f"; cure: {line.cure}" if line.cure else ""
@@ -256,15 +243,6 @@ def show_doctor(options: argparse.Namespace) -> int:
     if options.json:
         print_json([line._asdict() for line in lines])
     return 1 if any(line.state == PROBLEM for line in lines) else 0
-
-
-def _lines(study: Study | None, store: Path) -> Iterator[Line]:
-    from harness.preflight.doctor import machine_lines, store_lines, study_lines
-
-    yield from machine_lines(study.config if study else None)
-    if study is not None:
-        yield from study_lines(study.config, study.registry, study.data)
-    yield from store_lines(store)
 
 
 # ``study prefetch``: bring what a study needs before jobs run where there is no internet.
@@ -388,7 +366,17 @@ def measure_similarities(options: argparse.Namespace) -> int:
     if options.json:
         print_json([vars(measure) for measure in filled])
         return 0
-    print_rows([_measure_row(measure) for measure in filled], as_json=False)
+    rows = [
+        {
+            "measure": measure.measure,
+            "made now": measure.made,
+            "stored before": measure.stored,
+            "seconds in all": f"{measure.seconds:.1f}",
+            "tasks without": len(measure.missing) or "-",
+        }
+        for measure in filled
+    ]
+    print_rows(rows, as_json=False)
     print_missing({measure.measure: measure.missing for measure in filled})
     return 0
 
@@ -399,16 +387,6 @@ def print_missing(missing: Mapping[str, Mapping[str, str]]) -> None:
         for reason in dict.fromkeys(reasons.values()):
             tasks = ", ".join(name for name, why in reasons.items() if why == reason)
             print(f"{measure}: not measured for {tasks}: {reason}", file=sys.stderr)
-
-
-def _measure_row(measure: FillReport) -> dict[str, object]:
-    return {
-        "measure": measure.measure,
-        "made now": measure.made,
-        "stored before": measure.stored,
-        "seconds in all": f"{measure.seconds:.1f}",
-        "tasks without": len(measure.missing) or "-",
-    }
 
 
 # ``study suggest``: which intermediates a task should be tried on first, and how far such advice was right before.
@@ -424,6 +402,7 @@ UNJUDGED = "no target of the study has four finished transfers and stored simila
 
 def suggest(options: argparse.Namespace) -> int:
     """Print intermediates for a task, best first, and how right such rankings were on the study's finished grid."""
+    from analysis.sections.importance import rows as records_of
     from analysis.tables import TABLES, write_csv
 
     study = study_of(options)
@@ -434,7 +413,7 @@ def suggest(options: argparse.Namespace) -> int:
     for name, frame in {**frames, "choosing": advice.quality}.items():
         write_csv(frame, out / TABLES / name)
     if options.json:
-        rows = {"intermediates": _json_rows(advice.intermediates), "rankings": _json_rows(advice.quality)}
+        rows = {"intermediates": records_of(advice.intermediates), "rankings": records_of(advice.quality)}
         print_json({"task": options.task, **rows})
     else:
         _print_advice(advice.intermediates)
@@ -472,28 +451,19 @@ def _print_quality(quality: pd.DataFrame) -> None:
         " ranking is 1, regret@k: percent by which the best of the first k falls short of the best intermediate, tau:"
         " Kendall's rank correlation, p: of NDCG, tasks and families permuted, corrected for all rankings"
     )
-    print_rows([_quality(row) for row in _records(quality)], as_json=False)
+    rows = []
+    for row in _records(quality):
+        cells = {title: f"{_short(row[name])} ({_short(row[f'{name}_chance'])})" for name, title in QUALITIES.items()}
+        limits = f"{_short(row['ndcg_low'])}, {_short(row['ndcg_high'])}"
+        ndcg = {"NDCG": cells.pop("NDCG"), "95 % limits": limits}
+        rows.append({"ranking": row["ranking"], **ndcg, **cells, "p": _short(row["p_corrected"])})
+    print_rows(rows, as_json=False)
     names = ", ".join(better(quality)) or "none"
     print(f"\nbetter than a random order (p <= .05): {names}")
 
 
-def _quality(row: Mapping[str, Any]) -> dict[str, object]:
-    cells = {title: f"{_short(row[name])} ({_short(row[f'{name}_chance'])})" for name, title in QUALITIES.items()}
-    limits = f"{_short(row['ndcg_low'])}, {_short(row['ndcg_high'])}"
-    ndcg = {"NDCG": cells.pop("NDCG"), "95 % limits": limits}
-    return {"ranking": row["ranking"], **ndcg, **cells, "p": _short(row["p_corrected"])}
-
-
 def _records(frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
-
-
-def _json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows for JSON, with null for what is undefined."""
-    return [
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
-        for row in _records(frame)
-    ]
 
 
 def _short(value: object) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.cli.options import STORED, Leaves, leaf_of, out_option, registry_option, repeatable, splits_option
+from harness.cli.options import STORED, Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of, splits_of
 from harness.cli.terminal import print_json, print_rows, records
 from harness.sharing.stored import open_study
@@ -40,8 +40,7 @@ def add(leaves: Leaves) -> None:
     show = "print the texts of so many items of each kind, from the raw files"
     flips.add_argument("--show", metavar="N", type=int, help=show)
     out_option(flips, "also write the tables there as flips-*.csv, whole, with ids and without texts")
-    registry_option(flips)
-    splits_option(flips)
+    add_options(flips, "registry splits")
 
 
 # ``systems leaderboard``: from stored predictions alone.
@@ -128,109 +127,89 @@ CONTEXT = (
 
 def show_flips(options: argparse.Namespace) -> int:
     """Print counts and items; their texts only where --show asks for them, and never anywhere else."""
-    from analysis.gains.flips import flips
+    from analysis.gains.flips import WORDS, answers, by_class, by_group, by_seed, by_size, flips, over_seeds
+    from analysis.sections.importance import rows as records_of
+    from analysis.tables import write_csv
 
     if options.show is not None and options.show < 1:
         raise BadInput(f"--show {options.show} is not a number of items from 1")
     store, manifest = open_study(Store(Path(options.store)), name_of(options.study))
     chosen = {"setting": options.setting, "seeds": options.seed}
     changes = flips(store, manifest, options.intermediate, options.target, **chosen)
-    rows, why = _texts(options, store, manifest)
-    if options.out:
-        # write every table that is printed, whole, as CSV; texts of items never
+    rows, why = dict[str, Example](), ""  # the target's test rows by id; none where the files are not the study's
+    try:
+        rows = {row.id: row for row in splits_of(options, store, manifest, options.target).test}
+    except BadInput as reason:
+        why = str(reason)
+    changed = over_seeds(changes.items)
+    words = changes.items.id.map(lambda name: len(rows[name].text.split())) if rows else None
+    tables: dict[str, Any] = {
+        "by-seed": by_seed(changes.items),
+        "by-class": by_class(changes),
+        "answers": answers(changes),
+        "by-length": None if words is None else by_size(changes.items, words, "words"),  # of the text alone
+        "by-group": by_group(changes.items),
+    }
+    if options.out:  # every table that is printed, whole; texts of items never
         out = Path(options.out)
-        from analysis.gains.flips import answers, by_class, by_group, by_seed, over_seeds
-        from analysis.tables import write_csv
-
-        changed = over_seeds(changes.items)
-        several = {name: changed[name].map(lambda each: "; ".join(map(_short, each))) for name in ("before", "after")}
-        tables = {
-            "by-seed": by_seed(changes.items),
-            "by-class": by_class(changes),
-            "answers": answers(changes),
-            "by-group": by_group(changes.items),
-            "items": changed.assign(**several),
-            **({"by-length": _by_length(changes, rows)} if rows else {}),
-        }
         out.mkdir(parents=True, exist_ok=True)
-        for name, frame in tables.items():
-            if len(frame.columns):
+        several = {name: changed[name].map(lambda each: "; ".join(map(_short, each))) for name in ("before", "after")}
+        for name, frame in {**tables, "items": changed.assign(**several)}.items():
+            if frame is not None and len(frame.columns):
                 write_csv(frame, out / f"flips-{name}")
-    if options.json:
-        print_json(_as_json(changes, rows, why, options.show))
-    else:
-        _print(changes, rows, why, options.show)
+    if not options.json:
+        _print(changes, tables, changed, rows, options.show)
+        if why:
+            print(f"\nids and numbers only, no lengths and no texts: {harmless(why)}")
+        return 0
+    items = records_of(changed if options.show is None else _ends(changed, options.show))
+    if options.show is not None:
+        items = [record | {"texts": _lines(rows[record["id"]]) if record["id"] in rows else None} for record in items]
+    print_json(
+        {
+            **{name: getattr(changes, name) for name in ("intermediate", "target", "setting", "metric")},
+            **dict(zip(("better", "worse"), WORDS[changes.metric], strict=True)),
+            "unfinished_seeds": list(changes.unfinished),
+            "note": CONTEXT,
+            **{name.replace("-", "_"): of if of is None else records_of(of) for name, of in tables.items()},
+            "items": items,
+            "texts": why or "here",
+        }
+    )
     return 0
 
 
-def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> tuple[dict[str, Example], str]:
-    """The target's test rows by id from the raw files; without those of the study none, and why."""
-    try:
-        splits = splits_of(options, store, manifest, options.target)
-    except BadInput as reason:
-        return {}, str(reason)
-    return {row.id: row for row in splits.test}, ""
+def _print(
+    changes: Flips,
+    tables: Mapping[str, Any],
+    changed: pd.DataFrame,
+    rows: Mapping[str, Example],
+    show: int | None,
+) -> None:
+    """The tables, and the items that changed most in either direction, with their texts if those are asked for."""
+    from analysis.gains.flips import WORDS
 
-
-def _as_json(changes: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> dict[str, Any]:
-    """All counts and changed items for programs, undefined numbers as None; texts only if they are asked for."""
-    from analysis.gains.flips import WORDS, answers, by_class, by_group, by_seed, over_seeds
-    from analysis.sections.importance import rows as records_of
-
-    changed = over_seeds(changes.items)
-    listed = changed if show is None else _ends(changed, show)
-    items = records_of(listed)
-    if show is not None:
-        items = [record | {"texts": _lines(rows[record["id"]]) if record["id"] in rows else None} for record in items]
-    return {
-        **{name: getattr(changes, name) for name in ("intermediate", "target", "setting", "metric")},
-        "better": WORDS[changes.metric][0],
-        "worse": WORDS[changes.metric][1],
-        "unfinished_seeds": list(changes.unfinished),
-        "note": CONTEXT,
-        "by_seed": records_of(by_seed(changes.items)),
-        "by_class": records_of(by_class(changes)),
-        "answers": records_of(answers(changes)),
-        "by_length": records_of(_by_length(changes, rows)) if rows else None,
-        "by_group": records_of(by_group(changes.items)),
-        "items": items,
-        "texts": why or "here",
-    }
-
-
-def _print(changes: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> None:
-    from analysis.gains.flips import answers, by_class, by_group, by_seed
-
+    by_seed, by_class, answers, by_length, by_group = tables.values()
     way = "by system" if changes.is_system else "on top of"
     print(f"{changes.target} {way} {changes.intermediate}, against {changes.target} alone; {changes.setting}")
     if changes.unfinished:
         print(f"not finished, and left out: seed {', '.join(map(str, changes.unfinished))}")
-    _table(changes, "by seed", by_seed(changes.items))
+    _table(changes, "by seed", by_seed)
     print(CONTEXT)
-    _table(changes, "by label" if changes.metric == "pearson_r" else "by class", by_class(changes))
-    if len(turned := answers(changes)):
-        _table(changes, f"changed predictions ({len(turned)} kinds)", turned.head(MOST))
-    if rows:
-        _table(changes, "by length in words", _by_length(changes, rows))
-    groups = by_group(changes.items)
-    moved = groups[groups.better + groups.worse > 0]
-    _table(changes, f"by dialogue or other group ({len(moved)} of {len(groups)} have changed items)", moved.head(MOST))
-    _print_items(changes, rows, show)
-    if why:
-        print(f"\nids and numbers only, no lengths and no texts: {harmless(why)}")
-
-
-def _print_items(changes: Flips, rows: Mapping[str, Example], show: int | None) -> None:
-    """The items that changed most in either direction, with their texts if those are asked for and here."""
-    from analysis.gains.flips import WORDS, over_seeds
-
-    changed = over_seeds(changes.items)
+    _table(changes, "by label" if changes.metric == "pearson_r" else "by class", by_class)
+    if len(answers):
+        _table(changes, f"changed predictions ({len(answers)} kinds)", answers.head(MOST))
+    if by_length is not None:
+        _table(changes, "by length in words", by_length)
+    moved = by_group[by_group.better + by_group.worse > 0]
+    title = f"by dialogue or other group ({len(moved)} of {len(by_group)} have changed items)"
+    _table(changes, title, moved.head(MOST))
     most = show or MOST // 2
     print(f"\n{len(changed)} items changed{f'; at most {most} of each kind' if len(changed) else ''}")
     for item in _ends(changed, most).itertuples():
         what = WORDS[changes.metric][0 if item.error_change < 0 else 1] if item.error_change else "both, by seed"
-        answers = "; ".join(f"{_short(a)} -> {_short(b)}" for a, b in zip(item.before, item.after, strict=True))
-        print(f"{harmless(item.id)}  group {harmless(item.group)}  {what}: is {_short(item.label)}, said {answers}")
+        said = "; ".join(f"{_short(a)} -> {_short(b)}" for a, b in zip(item.before, item.after, strict=True))
+        print(f"{harmless(item.id)}  group {harmless(item.group)}  {what}: is {_short(item.label)}, said {said}")
         if show is not None and item.id in rows:
             print("\n".join(f"    {line}" for line in _lines(rows[item.id])))
 
@@ -238,14 +217,6 @@ def _print_items(changes: Flips, rows: Mapping[str, Example], show: int | None) 
 def _ends(changed: pd.DataFrame, most: int) -> pd.DataFrame:
     """The first and the last rows of what is sorted from better to worse, each row once."""
     return changed if len(changed) <= 2 * most else changed.iloc[[*range(most), *range(-most, 0)]]
-
-
-def _by_length(changes: Flips, rows: Mapping[str, Example]) -> pd.DataFrame:
-    """The tally by quarters of the number of words in the item's own text, earlier turns left aside."""
-    from analysis.gains.flips import by_size
-
-    words = changes.items.id.map(lambda name: len(rows[name].text.split()))
-    return by_size(changes.items, words, "words")
 
 
 def _lines(row: Example) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.cli.options import Leaves, leaf_of, out_option, registry_option, splits_option
+from harness.cli.options import Leaves, add_options, leaf_of, out_option
 from harness.cli.terminal import Steps, print_json, print_rows
 from tasks.errors import BadInput, MissingData
 from tasks.fields import field_page, field_rows
@@ -44,7 +44,7 @@ def add(leaves: Leaves) -> None:
     check.add_argument("id", metavar="TASK", nargs="?", help="default: every task whose files are there")
     check.add_argument("--backbone", metavar="NAME", help="also count this backbone's tokens, and the rows it cuts")
     out_option(check, "folder for tables and heatmaps (default: results/check)")
-    registry_option(check)
+    add_options(check, "registry")
     audit = leaf_of(
         leaves,
         "audit",
@@ -54,7 +54,7 @@ def add(leaves: Leaves) -> None:
         "data json",
     )
     for leaf in (check, audit):
-        splits_option(leaf)
+        add_options(leaf, "splits")
     listing = leaf_of(
         leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks, "data store json"
     )
@@ -72,17 +72,28 @@ def add(leaves: Leaves) -> None:
     show.add_argument("id", metavar="TASK")
     leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields, "json")
     for leaf in (listing, show):
-        registry_option(leaf)
+        add_options(leaf, "registry")
 
 
 def list_tasks(options: argparse.Namespace) -> int:
     """Print one row per task that passes the filters."""
+    from tasks.splits.loading import load
+
     registry = Registry.load([Path(folder) for folder in options.registry])
-    rows = [_list_row(task, Path(options.data)) for task in registry.tasks.values() if _passes(task, options)]
+    rows = [
+        _list_row(task, Path(options.data))
+        for task in registry.tasks.values()
+        if options.theme in (None, task.theme)
+        and options.family in (None, task.dataset.family)
+        and options.language in (None, task.dataset.language)
+    ]
     if options.long:
         with Steps(quiet=options.json) as steps:
             for number, row in enumerate(rows, start=1):
-                row |= _long_row(registry.task(str(row["task"])), options)
+                try:
+                    row |= _learnable(load(registry.task(str(row["task"])), Path(options.data)), options)
+                except BadInput:  # its files are not here
+                    row |= dict.fromkeys(("rows", "test groups", "majority", "words"), "-")
                 steps.show(number, len(rows), "fitting words")
     print_rows(rows, as_json=options.json, spare=("language", "title", "metric", "family"))
     return 0
@@ -117,11 +128,6 @@ def show_fields(options: argparse.Namespace) -> int:
     return 0
 
 
-def _passes(task: Task, options: argparse.Namespace) -> bool:
-    values = {"theme": task.theme, "family": task.dataset.family, "language": task.dataset.language}
-    return all(getattr(options, name) in (None, value) for name, value in values.items())
-
-
 def _list_row(task: Task, data: Path) -> dict[str, object]:
     is_here = all(data_path(task, name, data).is_file() for name in task.files)
     return {
@@ -135,16 +141,6 @@ def _list_row(task: Task, data: Path) -> dict[str, object]:
         "metric": task.metric,
         "data": "here" if is_here else "fallback" if uses_fallback(task, data) else "data missing",
     }
-
-
-def _long_row(task: Task, options: argparse.Namespace) -> dict[str, object]:
-    """Rows, test groups, and what the majority and words alone score on the clean split; blank without the files."""
-    from tasks.splits.loading import load
-
-    try:
-        return _learnable(load(task, Path(options.data)), options)
-    except BadInput:
-        return dict.fromkeys(("rows", "test groups", "majority", "words"), "-")
 
 
 def _learnable(splits: Splits, options: argparse.Namespace) -> dict[str, object]:
@@ -233,10 +229,15 @@ def check_tasks(options: argparse.Namespace) -> int:
         parts = [getattr(task_splits, name) for task_splits in splits["clean"].values() for name in PARTS]
         texts = Texts(parts, asked, lambda done, of: steps.show(100 * done // of, 100, "comparing texts, percent"))
     data = Path(options.data)
-    facts = [
-        facts_of(clean, _people(clean.task, data), texts) | {"tokens": _tokens(clean, options)}
-        for clean in (splits["clean"][task.id] for task in chosen if task.id in splits["clean"])
-    ]
+    facts = []
+    for clean in (splits["clean"][task.id] for task in chosen if task.id in splits["clean"]):
+        people = wassa_people(clean.task, data) if clean.task.reader.startswith("wassa_") else {}
+        tokens = None
+        if options.backbone:
+            from harness.training.inputs import token_lengths
+
+            tokens = token_lengths(clean, options.backbone)
+        facts.append(facts_of(clean, people, texts) | {"tokens": tokens})
     contacts = _contacts(splits, texts, options)
     if options.json:
         rows = [{"splits": kind} | contact._asdict() for kind, pairs in contacts.items() for contact in pairs]
@@ -286,15 +287,6 @@ def _load_splits(
     return in_order, missing, broken
 
 
-def _tokens(splits: Splits, options: argparse.Namespace) -> dict[str, Any] | None:
-    """Lengths in tokens of the backbone, if one is asked for."""
-    if not options.backbone:
-        return None
-    from harness.training.inputs import token_lengths
-
-    return token_lengths(splits, options.backbone)
-
-
 def _contacts(
     splits: Mapping[str, Mapping[str, Splits]], texts: Texts, options: argparse.Namespace
 ) -> dict[str, list[Contact]]:
@@ -307,10 +299,6 @@ def _contacts(
         return {kind: contacts_of(named, store, texts) for kind, named in splits.items()}
     pairs = [(target, other) for target, other in product(splits["clean"], repeat=2) if options.id in (target, other)]
     return {kind: contacts(named, pairs, texts) for kind, named in splits.items()}
-
-
-def _people(task: Task, data: Path) -> Mapping[str, str]:
-    return wassa_people(task, data) if task.reader.startswith("wassa_") else {}
 
 
 def _print_facts(facts: Sequence[Mapping[str, Any]], *, is_single: bool) -> None:
@@ -427,7 +415,19 @@ def audit_tasks(options: argparse.Namespace) -> int:
     if options.json:
         print_json([dataclasses.asdict(verdict) | sizes for verdict, sizes in verdicts])
         return 0
-    print_rows([_verdict_row(verdict) | sizes for verdict, sizes in verdicts], as_json=False)
+    rows: list[dict[str, object]] = [
+        {
+            "task": verdict.task,
+            "verdict": verdict.verdict,
+            "rows": "-" if verdict.rows is None else f"{verdict.rows:,}",
+            "published": f"{verdict.published_rows:,}",
+            "columns": ", ".join(verdict.columns) or "-",
+            "furthest from print": verdict.furthest or "-",
+            **sizes,
+        }
+        for verdict, sizes in verdicts
+    ]
+    print_rows(rows, as_json=False)
     print("\n~ drawn with the published shares, because the ids are not known")
     for note in dict.fromkeys(
         verdict.note for verdict, _ in verdicts if verdict.note and verdict.verdict != "data missing"
@@ -435,14 +435,3 @@ def audit_tasks(options: argparse.Namespace) -> int:
         names = ", ".join(verdict.task for verdict, _ in verdicts if verdict.note == note)
         print(f"\n{names}: {note}")
     return 0
-
-
-def _verdict_row(verdict: Verdict) -> dict[str, object]:
-    return {
-        "task": verdict.task,
-        "verdict": verdict.verdict,
-        "rows": "-" if verdict.rows is None else f"{verdict.rows:,}",
-        "published": f"{verdict.published_rows:,}",
-        "columns": ", ".join(verdict.columns) or "-",
-        "furthest from print": verdict.furthest or "-",
-    }

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from harness.run.interrupts import stop_if_asked
@@ -237,12 +236,9 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def print_json(value: object) -> None:
     """Print JSON; a value that is not a number is an error of ours, not something to pass on."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    verbatim(text if text.isascii() else "".join(map(_escaped, text)))
-
-
-def _escaped(letter: str) -> str:
-    """A letter of JSON; a letter that would command a terminal is written as its escape sequence."""
-    return letter if letter == "\n" or harmless(letter) == letter else json.dumps(letter)[1:-1]
+    if not text.isascii():  # a letter that would command a terminal is written as its escape sequence
+        text = "".join(c if c == "\n" or harmless(c) == c else json.dumps(c)[1:-1] for c in text)
+    verbatim(text)
 
 
 # How far a command is, on standard error: a bar on a terminal, lines elsewhere, nothing with ``--quiet``.
@@ -352,8 +348,7 @@ class Steps(AbstractContextManager["Steps"]):
         if self.bars.is_shown:
             self.bars.show("", done, of, f"{done} of {of}: {what}")
         elif not self.quiet and what != self.stage:
-            sys.stderr.write(f"{done} of {of}: {what}\n")
-            sys.stderr.flush()
+            print(f"{done} of {of}: {what}", file=sys.stderr, flush=True)
         self.stage = what
 
 
@@ -372,9 +367,7 @@ class Progress:
             self.bar = Bar(self.total)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the bar."""
         if self.bar is not None:
             self.bar.close()
@@ -386,8 +379,7 @@ class Progress:
         if self.bar is not None:
             self.bar.show(finished, text, self.total)
         elif not self.quiet and finished > self.finished:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            print(text, file=sys.stderr, flush=True)
         self.finished = finished
 
     def on_epoch(self, what: str, epoch: int, epochs: int) -> None:
@@ -407,5 +399,4 @@ class Progress:
             self.bar.show(self.total - left, text, self.total, free=len(report.stored))
         elif not self.quiet and report.last is not None and report.last.was_run:
             what = "finished" if report.last.error is None else "failed"
-            sys.stderr.write(f"{text}; {what}: {report.last.cell.label}\n")
-            sys.stderr.flush()
+            print(f"{text}; {what}: {report.last.cell.label}", file=sys.stderr, flush=True)

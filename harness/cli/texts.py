@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
 from adapters_store.record import imports_of
-from harness.cli.options import Leaves, device_option, leaf_of, out_option, repeatable, system_option
+from harness.cli.options import Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows, verbatim
 from harness.scoring.texts import FORMS, Texts
@@ -57,12 +57,12 @@ def reading_options(leaf: argparse.ArgumentParser) -> None:
     for name, what in COLUMNS.items():
         leaf.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
     leaf.add_argument("--by", metavar="SYSTEM", default="", help="a system of the study, instead of its adapters")
-    system_option(leaf)
+    add_options(leaf, "system")
     leaf.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
     leaf.add_argument("--encoding", metavar="NAME", default="utf-8", help="of FILE (default: utf-8)")
     leaf.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")
     leaf.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="(default: fp32)")
-    device_option(leaf)
+    add_options(leaf, "device")
 
 
 def texts_of(options: argparse.Namespace) -> Texts:
@@ -123,7 +123,10 @@ def score_texts(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"out": str(out), "figures": figures, "tasks": rows, "notes": notes, **vars(summary)})
         return 0
-    shown = [{key: _cell_text(value) for key, value in row.items()} for row in rows]
+    shown = [
+        {key: "-" if own is None else f"{own:.3f}" if isinstance(own, float) else own for key, own in row.items()}
+        for row in rows
+    ]
     print_rows(shown, as_json=False, spare=("kind", "metric"))
     for line in notes:
         print(line)
@@ -185,10 +188,6 @@ def _notes(tasks: Sequence[ScoringTask], wanted: Sequence[str], manifest: Mappin
         for adapter in tasks
         if adapter.is_imported
     ]
-
-
-def _cell_text(value: object) -> object:
-    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
 
 
 def show_feedback(options: argparse.Namespace) -> int:

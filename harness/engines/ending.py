@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,11 @@ import psutil
 
 from adapters_store import Store
 from harness.engines import slurm_queue
-from harness.engines.slurm_queue import JobStatus
 from harness.engines.status import is_alive, location
 from harness.run import notes
 
 PATIENCE_SECONDS = 30.0
+STAYS = "was told to end, and is still at it"
 JOB = re.compile(r"\d+(_\d+)?")  # nothing else of a note is given to a command
 
 
@@ -35,8 +35,23 @@ class Ended(NamedTuple):
 
 def end_study(store: Store, study: str, pids: Sequence[int]) -> Ended:
     """End these processes of this machine, and the study's jobs of Slurm."""
-    processes, (jobs, cancelled) = _end_processes(pids), _end_jobs(store, study)
-    return Ended([*processes, *jobs], _remaining(store, study, cancelled))
+    stopped = []
+    for pid in pids:  # told to stop, as Ctrl-C would
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+            stopped.append(pid)
+    left = _wait_for(lambda: [pid for pid in stopped if is_alive(pid)])
+    ended = [f"process {pid} {STAYS if pid in left else 'ended'}" for pid in stopped]
+    jobs, cancelled = _end_jobs(store, study)
+    # what goes on; notes of processes of this machine that are gone are taken away
+    here = {pack: note for pack, note in notes.progress(store, study).items() if note.host == socket.gethostname()}
+    here = {pack: note for pack, note in here.items() if note.engine != "slurm" and note.pid}
+    running = _wait_for(lambda: [pack for pack, note in here.items() if note.engine == "ray" and is_alive(note.pid)])
+    for pack, note in here.items():
+        if pack not in running and not is_alive(note.pid):
+            _take_away(store, pack)
+    going_on = {pack: note for pack, note in notes.progress(store, study).items() if pack not in cancelled}
+    return Ended([*ended, *jobs], [_cure(note, study) for note in going_on.values()])
 
 
 # Processes of this machine. The system is asked right before a signal is sent: the number in a note may long be another
@@ -70,17 +85,6 @@ def words_after_program(arguments: Sequence[str]) -> Sequence[str]:
     return ()
 
 
-def _end_processes(pids: Sequence[int]) -> list[str]:
-    """Tell processes to stop, as Ctrl-C would, and wait for them."""
-    stopped = []
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-            stopped.append(pid)
-    left = _wait_for(lambda: [pid for pid in stopped if is_alive(pid)])
-    return [f"process {pid} {'was told to end, and is still at it' if pid in left else 'ended'}" for pid in stopped]
-
-
 def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
     """Take the study's jobs of Slurm out of the queue, and their notes away once they are over.
 
@@ -91,39 +95,25 @@ def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
     slurm_notes = {pack: note for pack, note in slurm_notes.items() if JOB.fullmatch(note.job)}
     if not slurm_notes or shutil.which("scancel") is None:
         return [], set()
-    queue = _job_statuses(slurm_notes)
+    cluster = slurm_queue.site().cluster
+    queue = slurm_queue.look(list(slurm_notes.values()), cluster)
     alive = {pack: note.job for pack, note in slurm_notes.items() if queue is not None and queue[note].is_alive}
     if alive:
         slurm_queue.cancel(sorted(set(alive.values())))
-    left = _wait_for(lambda: _alive({pack: slurm_notes[pack] for pack in alive}))
+
+    def unfinished() -> list[str]:
+        """The packs whose jobs are not over, as far as Slurm says."""
+        now = slurm_queue.look([slurm_notes[pack] for pack in alive], cluster) if alive else {}
+        return [pack for pack in alive if now is None or now[slurm_notes[pack]].is_alive]
+
+    left = _wait_for(unfinished)
     for pack, note in slurm_notes.items():
         if queue is not None and not queue[note].is_elsewhere and pack not in left:
             _take_away(store, pack)
-    ended = {job: "was told to end, and is still at it" if pack in left else "ended" for pack, job in alive.items()}
+    ended = {job: STAYS if pack in left else "ended" for pack, job in alive.items()}
     if queue is not None:
         ended |= {note.job: f"was over; {seen.reason}" for note, seen in queue.items() if seen.is_anothers}
     return [f"job {job} {what}" for job, what in ended.items()], set(alive)
-
-
-def _job_statuses(slurm_notes: Mapping[str, notes.Progress]) -> Mapping[notes.Progress, JobStatus] | None:
-    return slurm_queue.look(list(slurm_notes.values()), slurm_queue.site().cluster)
-
-
-def _alive(slurm_notes: Mapping[str, notes.Progress]) -> list[str]:
-    """The packs whose jobs are not over, as far as Slurm says."""
-    queue = _job_statuses(slurm_notes) if slurm_notes else {}
-    return [pack for pack, note in slurm_notes.items() if queue is None or queue[note].is_alive]
-
-
-def _remaining(store: Store, study: str, cancelled: Collection[str]) -> list[str]:
-    """What goes on, with what can be done about it; notes of processes of this machine that are gone are taken away."""
-    here = {pack: note for pack, note in notes.progress(store, study).items() if note.host == socket.gethostname()}
-    here = {pack: note for pack, note in here.items() if note.engine != "slurm" and note.pid}
-    running = _wait_for(lambda: [pack for pack, note in here.items() if note.engine == "ray" and is_alive(note.pid)])
-    for pack, note in here.items():
-        if pack not in running and not is_alive(note.pid):
-            _take_away(store, pack)
-    return [_cure(note, study) for pack, note in notes.progress(store, study).items() if pack not in cancelled]
 
 
 def _cure(note: notes.Progress, study: str) -> str:

@@ -136,19 +136,17 @@ class RemotePack:
                         "give every machine the same files and run again"
                     )
             device = Device(launch.device)
-            runner = Runner(backbone, splits, store, _silent, device, job, launch.keep)
-        except BadInput as problem:
-            return self._refuse(pack, store, job, str(problem))
-        return runner.run_as(self.id, pack)
-
-    def _refuse(self, pack: Pack, store: Store, job: Job, reason: str) -> Iterator[Outcome]:
-        """Fail every cell that is not stored, all for this reason."""
-        note = note_of(store, self.id, pack, job)
-        for cell in pack.cells:
-            if cell.key not in store:
-                note.fail(cell.key, cell.label, reason, "")
-                yield Outcome(cell, reason)
-        note.end()
+        except BadInput as problem:  # every cell that is not stored fails, all for this reason
+            note, reason = note_of(store, self.id, pack, job), str(problem)
+            for cell in pack.cells:
+                if cell.key not in store:
+                    note.fail(cell.key, cell.label, reason, "")
+                    yield Outcome(cell, reason)
+            note.end()
+            return
+        # nobody watches: a job's progress is in its notes in the store
+        runner = Runner(backbone, splits, store, lambda *_: None, device, job, launch.keep)
+        yield from runner.run_as(self.id, pack)
 
 
 def _absolute(local: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +184,3 @@ def _of_system(pack: Pack, backbone: Backbone) -> Iterator[tuple[str, object, ob
     if "identity" in spec:
         kind, what = kind_of(spec["system"]), f"files of system {spec['system']}"
         yield what, dict(kind.identity(kind.configured({**spec["config"], **pack.first.local}, what))), spec["identity"]
-
-
-def _silent(what: str, epoch: int, epochs: int) -> None:
-    """Report nothing: a job's progress is in its notes in the store."""

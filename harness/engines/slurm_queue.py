@@ -197,14 +197,16 @@ def _queue(*selection: str) -> dict[str, JobStatus] | None:
         return None
     rows = [line.split("|", 6) for line in table.splitlines() if line.count("|") >= 6]
     return {
-        id.strip(): JobStatus(state, reason, name, int(user) if user.isdecimal() else -1, owner, _seconds(since))
+        id.strip(): JobStatus(
+            state,
+            reason,
+            name,
+            user=int(user) if user.isdecimal() else -1,
+            owner=owner,
+            submitted=float(since) if since.isdecimal() else 0.0,  # else it is not printed as SLURM_TIME_FORMAT asks
+        )
         for id, state, user, since, owner, reason, name in rows
     }
-
-
-def _seconds(text: str) -> float:
-    """A moment as squeue prints it with SLURM_TIME_FORMAT=%s; 0 if it is printed otherwise."""
-    return float(text) if text.isdecimal() else 0.0
 
 
 def _is_user(number: int) -> bool:

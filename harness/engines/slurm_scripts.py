@@ -124,7 +124,10 @@ def scripts(options: Slurm, launch: Launch, steps: Sequence[Step]) -> Iterator[s
     def submit(array: Sequence[Step], needs: Sequence[str]) -> Sequence[str]:
         name = f"JOB{len(texts) + 1}"
         ids = [f"{name}_{number}" for number in range(len(array))] if len(array) > 1 else [name]
-        packs = [f"# {id}: {_label(step)}" for id, step in zip(ids, array, strict=True)]
+        packs = []
+        for id, step in zip(ids, array, strict=True):
+            more = len(step.pack.cells) - 1
+            packs.append(f"# {id}: {step.pack.first.label}{f' and {more} more' if more else ''}")
         count = len(array)
         executor = _ExecutorWithoutSlurm(folder_of(launch), python=PYTHON)
         executor.update_parameters(**parameters(options, launch, needs))
@@ -137,12 +140,6 @@ def scripts(options: Slurm, launch: Launch, steps: Sequence[Step]) -> Iterator[s
 
     submit_all(steps, {}, submit, is_throttled=options.throttle is not None, most=site().most_in_an_array)
     yield from texts
-
-
-def _label(step: Step) -> str:
-    count = len(step.pack.cells)
-    first = step.pack.first.label
-    return first if count == 1 else f"{first} and {count - 1} more"
 
 
 class _ExecutorWithoutSlurm(submitit.SlurmExecutor):

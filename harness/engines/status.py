@@ -31,7 +31,6 @@ from adapters_store.roles import FLOOR, planned_role, role_of
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
 from harness.run import notes
-from harness.run.notes import Failure
 from tasks.plain_text import counted, harmless
 
 if TYPE_CHECKING:
@@ -106,7 +105,8 @@ def status_of(store: Store, study: str, manifest: Mapping[str, Any]) -> StudySta
     left = {cell.key: cell for cell in cells if cell.key not in stored}
     failures = {key: note for key, note in notes.failures(store).items() if key in left}
     under_way = {pack: note for pack, note in notes.progress(store).items() if not left.keys().isdisjoint(note.keys)}
-    of_slurm = [note for note in under_way.values() if _is_known_to_slurm(note)]
+    has_slurm = shutil.which("squeue") is not None
+    of_slurm = [note for note in under_way.values() if has_slurm and note.engine == "slurm" and note.job]
     jobs = slurm_queue.look(of_slurm, slurm_queue.site().cluster) if of_slurm else None
     packs = []
     for pack, note in under_way.items():
@@ -174,10 +174,6 @@ def _computes(note: notes.Progress) -> bool:
         return bool(process.create_time() <= note.written and process.cpu_percent(LOOK_SECONDS) > 0)
     except psutil.Error:
         return False
-
-
-def _is_known_to_slurm(note: notes.Progress) -> bool:
-    return note.engine == "slurm" and bool(note.job) and shutil.which("squeue") is not None
 
 
 def location(note: notes.Progress | notes.Failure) -> str:
@@ -342,18 +338,21 @@ def summary(now: StudyStatus) -> str:
     counts = [f"{now.counts[state]} {state}" for state in (RUNNING, QUEUED, STALLED, FAILED, NOT_RUN, WAITING)]
     text = f"{now.study}: {now.counts['done']} of {len(now.cells)} done, "
     text += ", ".join(count for count in counts if not count.startswith("0 ")) or "nothing left"
-    running = [f"{pack.note.label}: epoch {pack.note.epoch}/{pack.note.epochs}" for pack in now.packs if _runs(pack)]
-    return "; ".join([text, *running[:MOST]])
+    running = [pack.note for pack in now.packs if pack.state == RUNNING]
+    return "; ".join([text, *(f"{note.label}: epoch {note.epoch}/{note.epochs}" for note in running[:MOST])])
 
 
 def as_json(now: StudyStatus, left: TimeLeft | None) -> dict[str, object]:
     """The same as data; times are seconds."""
-    packs = {
-        state: [_pack_json(pack) for pack in now.packs if pack.state == state] for state in (RUNNING, QUEUED, STALLED)
-    }
+    of_packs = ("label", "engine", "epoch", "epochs", "seconds_an_epoch", "host", "pid", "job", "log")
+    of_failures = ("label", "key", "reason", "host", "job", "log")
+    packs: dict[str, list[dict[str, object]]] = {RUNNING: [], QUEUED: [], STALLED: []}
+    for pack in now.packs:
+        facts = {name: getattr(pack.note, name) for name in of_packs} | {"cells": len(pack.cells)}
+        packs[pack.state].append({"pack": pack.id, **facts, "age_seconds": round(pack.age, 1), "why": pack.why})
     return {
         **packs,
-        "failed": [_failure_json(note) for note in now.failures.values()],
+        "failed": [{name: getattr(note, name) for name in of_failures} for note in now.failures.values()],
         "not run": [{"cell": cell.label, "key": cell.key} for cell in now.of(NOT_RUN)],
         "waiting": now.counts[WAITING],
         "seconds left": None if left is None else round(left.seconds, 1),
@@ -367,10 +366,6 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def _runs(pack: PackStatus) -> bool:
-    return pack.state == RUNNING
 
 
 def block(state: str, count: int, entries: list[str]) -> list[str]:
@@ -393,18 +388,6 @@ def _pack_line(pack: PackStatus) -> str:
     return f"{epoch}{pace}, {location(note)}, noted {span(pack.age)} ago"
 
 
-def _pack_json(pack: PackStatus) -> dict[str, object]:
-    note = pack.note
-    names = ("label", "engine", "epoch", "epochs", "seconds_an_epoch", "host", "pid", "job", "log")
-    facts = {name: getattr(note, name) for name in names}
-    return {"pack": pack.id, **facts, "cells": len(pack.cells), "age_seconds": round(pack.age, 1), "why": pack.why}
-
-
-def _failure_json(note: Failure) -> dict[str, object]:
-    names = ("label", "key", "reason", "host", "job", "log")
-    return {name: getattr(note, name) for name in names}
-
-
 TAIL_LINES, TAIL_BYTES = 40, 1 << 16
 MADE_BY = ("created", "host", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "code")
 
@@ -414,17 +397,22 @@ def facts_of(store: Store, now: StudyStatus, cell: Cell) -> dict[str, Any]:
     facts: dict[str, Any] = {"cell": cell.label, "key": cell.key, "study": now.study, "state": now.states[cell.key]}
     log = ""
     if cell.key in now.stored:
-        facts |= _record_facts(store, cell.key)
+        record = store.get(cell.key)
+        history = (
+            json.loads(store.open(cell.key, "history.json").read_bytes()) if "history.json" in record.files else []
+        )
+        if history and isinstance(history[0], list):
+            history = [{"fold": number, **row} for number, fold in enumerate(history, start=1) for row in fold]
+        made = {name: record.provenance[name] for name in MADE_BY if name in record.provenance}
+        versions = record.provenance.get("versions")
+        made["torch"] = versions.get("torch") if isinstance(versions, Mapping) else None
+        results = {name: record.results.get(name) for name in ("metric", "test", "validation", "best_epoch", "flags")}
+        facts |= {"results": results, "made by": made, "history": history}
     for pack in now.packs:
         if cell in pack.cells:
             note, log = pack.note, pack.note.log
-            facts |= {
-                "pack": note.label,
-                "epoch": note.epoch,
-                "epochs": note.epochs,
-                "place": location(note),
-                "why": pack.why,
-            }
+            facts |= {"pack": note.label, "epoch": note.epoch, "epochs": note.epochs}
+            facts |= {"place": location(note), "why": pack.why}
     if failure := now.failures.get(cell.key):
         log = failure.log
         facts |= {"reason": failure.reason, "place": location(failure), "trace": failure.trace.splitlines()}
@@ -432,21 +420,6 @@ def facts_of(store: Store, now: StudyStatus, cell: Cell) -> dict[str, Any]:
     if below and cell.key not in now.stored:
         facts["why"] = f"its {'parent' if cell.merge else 'intermediate'} failed: {below.label}: {below.reason}"
     return facts | ({"log": log, "end of the log": log_end(store.root, log)} if log else {})
-
-
-def _record_facts(store: Store, key: str) -> dict[str, Any]:
-    record = store.get(key)
-    history = json.loads(store.open(key, "history.json").read_bytes()) if "history.json" in record.files else []
-    if history and isinstance(history[0], list):
-        history = [{"fold": number, **row} for number, fold in enumerate(history, start=1) for row in fold]
-    results = {name: record.results.get(name) for name in ("metric", "test", "validation", "best_epoch", "flags")}
-    made = {name: record.provenance[name] for name in MADE_BY if name in record.provenance}
-    return {"results": results, "made by": made | {"torch": _torch(record.provenance)}, "history": history}
-
-
-def _torch(provenance: Mapping[str, Any]) -> object:
-    versions = provenance.get("versions")
-    return versions.get("torch") if isinstance(versions, Mapping) else None
 
 
 def log_end(root: Path, log: str) -> list[str]:

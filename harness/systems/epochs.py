@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import math
-import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -30,6 +29,7 @@ from harness.study.backbone import Backbone
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place, Predicted
 from harness.training.batches import EVALUATION_BATCH, cuts, evaluation_batches, training_batches
+from harness.training.checkpoint import put
 from harness.training.recipe import finite
 from harness.training.tensors import to_device
 from harness.training.tokenizer import Tokenizer, load_tokenizer
@@ -313,15 +313,8 @@ class Checkpoint:
             tensors |= {f"{moment}/{name}": optimizer.state[value][moment] for moment in MOMENTS}
         step = float(next(iter(optimizer.state.values()))["step"])
         facts = json.dumps({"identity": self.identity, "history": fitted.history, "step": step})
-        content = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {"facts": facts})
-        half = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
-        try:
-            half.parent.mkdir(parents=True, exist_ok=True)
-            disk.write(half, content)
-            half.replace(self.path)
-        except OSError as error:
-            half.unlink(missing_ok=True)
-            log.warning("%s: not written (%s); an interrupted run would go on from further back", self.path, error)
+        host = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        put(self.path, save(host, {"facts": facts}))
 
     def read(self, fitted: EpochTrained[Any], optimizer: torch.optim.Optimizer) -> dict[str, Tensor] | None:
         """Put a checkpoint back, if there is one, and return the best epoch's weights where it has any.

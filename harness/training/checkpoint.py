@@ -30,6 +30,20 @@ log = logging.getLogger(__name__)
 SCHEMA = 1
 
 
+def put(path: Path, content: bytes) -> bool:
+    """Replace a checkpoint by a whole one; a warning, and false, where the disk refuses."""
+    half = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(half, content)
+        half.replace(path)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        log.warning("%s: not written (%s); an interrupted run would go on from further back", path, error)
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """Tensors by name, and facts as plain JSON data, of one lane at one stage."""
@@ -83,15 +97,7 @@ class Checkpoints:
         training goes on, and a warning says so.
         """
         for key, checkpoint in lanes.items():
-            path = self._path(key, stage)
-            half = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write(half, self._sealed(key, stage, checkpoint))
-                half.replace(path)
-            except OSError as error:
-                half.unlink(missing_ok=True)
-                log.warning("%s: not written (%s); an interrupted run would go on from further back", path, error)
+            if not put(self._path(key, stage), self._sealed(key, stage, checkpoint)):
                 return
         for key in lanes:
             for path in self.store.pack_folder(key).glob(f"{self.run}.*.safetensors"):
@@ -106,14 +112,8 @@ class Checkpoints:
     def _identity(self, key: str, stage: int) -> dict[str, Any]:
         """What must agree; another torch or another device may round otherwise, and a record names one."""
         device = None if self.device.type == "cpu" else name_of(self.device)
-        return {
-            "schema": SCHEMA,
-            "key": key,
-            "run": self.run,
-            "stage": stage,
-            "torch": torch.__version__,
-            "device": device,
-        }
+        own = {"schema": SCHEMA, "key": key, "run": self.run, "stage": stage}
+        return own | {"torch": torch.__version__, "device": device}
 
     def _sealed(self, key: str, stage: int, checkpoint: Checkpoint) -> bytes:
         """The bytes of a checkpoint with its identity, its checksum and the seconds that were spent on it so far."""

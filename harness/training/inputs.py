@@ -105,9 +105,13 @@ class InputFormat:
     def _windows(
         self, turns: Sequence[list[int]], target: list[int], later: Sequence[list[int]]
     ) -> tuple[Encoded, ...]:
-        history, follows = self._joined(turns), [id for ids in later for id in (self.tokenizer.separator, *ids)]
+        separator = self.tokenizer.separator
+        history: list[int] = []
+        for ids in turns:
+            history += [*([separator] if history else []), *ids]
+        follows = [id for ids in later for id in (separator, *ids)]
         if self.name != "pair" and self.tags == "separator" and turns:
-            history.append(self.tokenizer.separator)
+            history.append(separator)
         is_pair = self.name == "pair" and bool(history)
         room = self.max_tokens - self._around[is_pair]
         is_cut = len(target) > room and self.truncation != "windows"
@@ -121,12 +125,6 @@ class InputFormat:
         """How many special tokens stand around one text, and around two."""
         build = self.tokenizer.template.build_inputs_with_special_tokens
         return len(build([], None)), len(build([], []))
-
-    def _joined(self, turns: Sequence[list[int]]) -> list[int]:
-        joined: list[int] = []
-        for ids in turns:
-            joined += [*([self.tokenizer.separator] if joined else []), *ids]
-        return joined
 
     def _fit(
         self, history: list[int], target: list[int], follows: list[int], room: int, *, is_pair: bool, is_cut: bool
@@ -202,16 +200,18 @@ def rows_of(cell: Cell, splits: Splits) -> Rows:
     elif share < 1:
         parts["train"] = _capped(parts["train"], max(1, round(len(parts["train"]) * share)), seed, classes)
     if (permutations := cell.spec["label"].get("permutations")) is not None:
-        parts |= {name: _permuted(parts[name], seed) for name, seed in permutations.items()}
-    rows = Rows(**parts)
-    _check_classes(rows, splits)
-    return rows
-
-
-def _permuted(rows: tuple[Example, ...], seed: int) -> tuple[Example, ...]:
-    """The rows in their order, each with the label of another by a seeded permutation."""
-    order = np.random.default_rng(seed).permutation(len(rows)).tolist()
-    return tuple(row._replace(label=rows[i].label) for row, i in zip(rows, order, strict=True))
+        for name, own in permutations.items():  # the rows in their order, each with the label of another
+            order = np.random.default_rng(own).permutation(len(parts[name])).tolist()
+            labels = [parts[name][i].label for i in order]
+            parts[name] = tuple(row._replace(label=label) for row, label in zip(parts[name], labels, strict=True))
+    seen = {index for row in parts["train"] for index in classes_of(row.label)} if classes else set()
+    for index, name in enumerate(splits.task.label.classes):
+        if index not in seen:
+            raise BadInput(
+                f"task {splits.task.id}: class {name!r} has no row among the {len(parts['train'])} training rows; "
+                "raise max_train or merge the class"
+            )
+    return Rows(**parts)
 
 
 def _capped(rows: tuple[Example, ...], cap: int | None, seed: int, has_classes: bool) -> tuple[Example, ...]:
@@ -233,7 +233,11 @@ def _stratified(rows: tuple[Example, ...], share: float, seed: int) -> tuple[Exa
     share is taken of every combination, of which there may be more than rows to keep, and then a row of every class.
     """
     strata: dict[Answer, list[int]] = {}
-    names, order = _strata(rows), np.random.default_rng(seed).permutation(len(rows)).tolist()
+    names = [row.label for row in rows]
+    if isinstance(names[0], float):  # tenths by size
+        ranks = np.argsort(np.argsort(names, kind="stable"))
+        names = (10 * ranks // len(rows)).tolist()
+    order = np.random.default_rng(seed).permutation(len(rows)).tolist()
     for i in order:
         strata.setdefault(names[i], []).append(i)
     fewest = 0 if isinstance(names[0], tuple) else 1
@@ -249,27 +253,6 @@ def _stratified(rows: tuple[Example, ...], share: float, seed: int) -> tuple[Exa
             kept.append(i)
             covered.update(classes_of(names[i]))
     return tuple(rows[i] for i in sorted(kept))
-
-
-def _strata(rows: tuple[Example, ...]) -> list[Answer]:
-    """The label of every row, or its tenth by size where labels are numbers."""
-    labels = [row.label for row in rows]
-    if not isinstance(labels[0], float):
-        return labels
-    ranks = np.argsort(np.argsort(labels, kind="stable"))
-    return list((10 * ranks // len(rows)).tolist())
-
-
-def _check_classes(rows: Rows, splits: Splits) -> None:
-    if not splits.task.label.classes:
-        return
-    seen = {index for row in rows.train for index in classes_of(row.label)}
-    for index, name in enumerate(splits.task.label.classes):
-        if index not in seen:
-            raise BadInput(
-                f"task {splits.task.id}: class {name!r} has no row among the {len(rows.train)} training rows; "
-                "raise max_train or merge the class"
-            )
 
 
 MOST_ROWS = 2000  # per split: more are thinned out evenly, because only the shares matter

@@ -109,22 +109,19 @@ def regularised(loss: Tensor, network: Any) -> Tensor:  # noqa: ANN401
     return total
 
 
-def facts(
-    network: Any,  # noqa: ANN401
-    target: str,
-    batches: Iterable[dict[str, Tensor]],
-    digests: Sequence[str],
-) -> dict[str, Any]:
-    """What a record says of a trained fusion whose parents have these ``digests``.
+def facts(trainer: Trainer, validation: Part) -> dict[str, Any]:
+    """What a record says of a trained fusion.
 
-    By parent the attention that it gets on average over the tokens of ``batches``: in each layer (``learned``), and
+    By parent the attention that it gets on average over the tokens of validation rows: in each layer (``learned``), and
     over layers (``weights``); either sums to 1 over the parents.
     """
-    shares = attention(network, target, batches)
+    network, rows = trainer.model, [window for windows in validation.rows for window in windows]
+    batches = (trainer.batch(rows, numbers) for numbers in evaluation_batches([len(row.ids) for row in rows]))
+    shares = attention(network, trainer.recipe.target, batches)
     by_parent = dict(zip((name.removeprefix(PARENT) for name in parents(network)), shares.T.tolist(), strict=True))
     return {
         "merge": {
-            "sha256": hashlib.sha256("".join(digests).encode()).hexdigest(),
+            "sha256": hashlib.sha256("".join(_digests(network)).encode()).hexdigest(),
             "weights": {name: float(np.mean(layers)) for name, layers in by_parent.items()},
             "learned": by_parent,
             "parameters": sum(p.numel() for name, p in network.named_parameters() if model.FUSION_LAYER in name),
@@ -246,17 +243,13 @@ class Trainer:
         return made.on(self.device)
 
     def loss(self, objective: Objective, rows: Sequence[Encoded], labels: Labels, numbers: Sequence[int]) -> Tensor:
-        """Mean loss of the rows with these numbers."""
-        own = to_device(torch.from_numpy(labels[numbers]), self.device)
-        return self._loss(objective, self.batch(rows, numbers), own)
-
-    def _loss(self, objective: Objective, batch: dict[str, Tensor], labels: Tensor) -> Tensor:
-        """Mean loss of a batch: the library head's own, or the objective's where that is another."""
-        labels = labels.float() if labels.is_floating_point() or labels.ndim == 2 else labels
+        """Mean loss of the rows with these numbers: the library head's own, or another objective's."""
+        batch, own = self.batch(rows, numbers), to_device(torch.from_numpy(labels[numbers]), self.device)
+        own = own.float() if own.is_floating_point() or own.ndim == 2 else own
         if objective.is_plain:
-            own: Tensor = self.model(**batch, labels=labels, head=self.recipe.target).loss
-            return regularised(own, self.model) if self.recipe.fuses else own
-        mean = objective.mean(self.model(**batch, head=self.recipe.target).logits, labels)
+            mean: Tensor = self.model(**batch, labels=own, head=self.recipe.target).loss
+        else:
+            mean = objective.mean(self.model(**batch, head=self.recipe.target).logits, own)
         return regularised(mean, self.model) if self.recipe.fuses else mean
 
 
@@ -295,7 +288,11 @@ def train_composed(attempt: Attempt, network: Any) -> Trained:  # noqa: ANN401
     fitted = trainer.fit(
         parts["train"], parts["validation"], lambda epoch, epochs: attempt.watch(cell.label, epoch, epochs)
     )
-    alive = _liveness(trainer, cell, before, parts["validation"])
+    alive = None  # how far the intermediate of a stack moves logits, where it is as its cell says, or trained
+    if cell.is_stacked:
+        model.check_intermediate(cell, unchanged=_digests(network) == before)
+        shown = [windows[0] for windows in parts["validation"].rows[: model.LIVENESS_ROWS]]
+        alive = finite(model.liveness(network, cell.target, trainer.batch(shown, range(len(shown)))))
     logits = {name: trainer.predict(parts[name]) for name in ("validation", "test")}
 
     def save(folder: Path) -> None:
@@ -307,7 +304,7 @@ def train_composed(attempt: Attempt, network: Any) -> Trained:  # noqa: ANN401
         cut=cuts_of(parts),
         logits=logits,
         fitted=fitted,
-        proofs=model.proofs(cell, trainable, alive) | _facts(trainer, parts["validation"]),
+        proofs=model.proofs(cell, trainable, alive) | (facts(trainer, parts["validation"]) if recipe.fuses else {}),
     )
 
 
@@ -324,26 +321,6 @@ def check_device(attempt: Attempt) -> None:
 def _digests(network: Any) -> list[str]:  # noqa: ANN401
     """The sha256 of what a cell stands on: the parents of a fusion, or its intermediate."""
     return [model.adapter_digest(network, name) for name in parents(network) or [model.INTERMEDIATE]]
-
-
-def _facts(trainer: Trainer, validation: Part) -> dict[str, Any]:
-    """What a record says of a fusion."""
-    if not trainer.recipe.fuses:
-        return {}
-    rows = [window for windows in validation.rows for window in windows]
-    batches = (trainer.batch(rows, numbers) for numbers in evaluation_batches([len(row.ids) for row in rows]))
-    return facts(trainer.model, trainer.recipe.target, batches, _digests(trainer.model))
-
-
-def _liveness(trainer: Trainer, cell: Cell, before: Sequence[str], validation: Part) -> float | None:
-    """How far the intermediate of a stack moves logits; WrongComposition unless it is as its cell says, or trained."""
-    if not cell.is_stacked:
-        return None
-    unchanged = _digests(trainer.model) == before
-    model.check_intermediate(cell, unchanged=unchanged)
-    rows = [windows[0] for windows in validation.rows[: model.LIVENESS_ROWS]]
-    batch = trainer.batch(rows, range(len(rows)))
-    return finite(model.liveness(trainer.model, cell.target, batch))
 
 
 @dataclass(frozen=True)

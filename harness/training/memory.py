@@ -89,7 +89,12 @@ class Shape:
 
 def shape_of(recipe: Recipe, backbone: Backbone, parts: Mapping[str, Part], family: str = "cpu") -> Shape:
     """The shape of a lane of this recipe, on these rows and a device of this ``family`` (``cpu``, ``cuda``)."""
-    layers, width, heads, size = _encoder(backbone)
+    if backbone.folder is None:
+        layers, width, heads, size = RANDOM_TINY["layers"], RANDOM_TINY["hidden"], RANDOM_TINY["heads"], 0
+    else:
+        config = json.loads((backbone.folder / "config.json").read_text())
+        layers, width, heads = (config[name] for name in ("num_hidden_layers", "hidden_size", "num_attention_heads"))
+        size = backbone.weight_bytes
     inner = width // (recipe.adapter or {})["reduction_factor"]
     adapters = layers_of(recipe.adapter or {}, layers) * (2 * width * inner + inner + width)
     head = (width + 1) * (width + recipe.outputs)
@@ -166,14 +171,6 @@ def _left(limit: Path, used: Path) -> list[int]:
     return [] if most == "max" else [max(0, int(most) - now + cache)]
 
 
-def _encoder(backbone: Backbone) -> tuple[int, int, int, int]:
-    """Layers, width, heads and bytes of weights."""
-    if backbone.folder is None:
-        return RANDOM_TINY["layers"], RANDOM_TINY["hidden"], RANDOM_TINY["heads"], 0
-    config = json.loads((backbone.folder / "config.json").read_text())
-    return config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"], backbone.weight_bytes
-
-
 # Which lanes train together: those that stand at the same stage, as many as memory has room for.
 
 log = logging.getLogger(__name__)
@@ -196,6 +193,8 @@ def run_in_chunks(
 
     When memory runs out, half as many lanes go on from their last checkpoint; OutOfMemory when it was one alone.
     """
+    import torch
+
     known = {key: stages(key) for key in keys}
     limit, done = len(keys), dict[str, T]()
     while left := {key: known[key] for key in keys if key not in done}:
@@ -209,7 +208,9 @@ def run_in_chunks(
             if not is_out_of_memory(error):
                 raise
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        _free()  # outside of the except block: the error's frames hold the lanes
+        gc.collect()  # outside of the except block: the error's frames hold the lanes
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
         if len(chunk) == 1:
             raise OutOfMemory(f"one lane alone has no room: {reason}; lower max_tokens or free memory and run again")
         limit = len(chunk) // 2
@@ -238,11 +239,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in SIGNS)
-
-
-def _free() -> None:
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

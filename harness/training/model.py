@@ -33,6 +33,7 @@ LONGEST = 200  # characters of what a library says
 REFUSED = re.compile(r"\(os error (\d+)\)")  # how safetensors repeats the operating system
 FUSION_LAYER = f".adapter_fusion_layer.{INTERMEDIATE}."  # in the names of a fusion's weights
 POOL = ".prefix_tuning.pool."  # in the names under which every layer holds the one prefix of all
+OF_ENCODER = (".embeddings.", ".encoder.")  # in names of weights
 NOT_IN_EVERY_FILE = (".pooler.", ".prompt_tuning.")  # the pooler is unused, the other is the library's own
 
 
@@ -71,8 +72,13 @@ def load_backbone(backbone: Backbone) -> Any:  # noqa: ANN401 - the library's mo
     else:
         # the model of a folder; BadBackbone, one line, unless all of its encoder came from the folder's weights
         from adapters import AutoAdapterModel
+        from transformers import AutoConfig
 
-        model, account = from_folder(AutoAdapterModel, backbone, **_library_config(backbone))
+        options: dict[str, Any] = {}
+        if backbone.library_type != backbone.model_type:  # the class by which the library finds its model of that shape
+            own = AutoConfig.from_pretrained(str(backbone.folder), local_files_only=True).to_dict()
+            options["config"] = AutoConfig.for_model(**{**own, "model_type": backbone.library_type})
+        model, account = from_folder(AutoAdapterModel, backbone, **options)
         check_loaded(backbone.name, model, account)
     model.config._name_or_path = backbone.name  # saved with every adapter: never a path of this machine
     return model.eval()
@@ -97,41 +103,23 @@ def from_folder(kind: Any, backbone: Backbone, **options: Any) -> tuple[Any, Map
     return network, account
 
 
-def _library_config(backbone: Backbone) -> dict[str, Any]:
-    """The folder's config in the class by which the adapters library finds its own model of that shape, if needed."""
-    if backbone.library_type == backbone.model_type:
-        return {}
-    from transformers import AutoConfig
-
-    own = AutoConfig.from_pretrained(str(backbone.folder), local_files_only=True).to_dict()
-    return {"config": AutoConfig.for_model(**{**own, "model_type": backbone.library_type})}
-
-
 def check_loaded(name: str, network: torch.nn.Module, account: Mapping[str, Sequence[str]]) -> None:
     """BadBackbone unless every weight of the encoder was in the file, in its shape, and is finite.
 
     ``account`` is what ``from_pretrained(..., output_loading_info=True)`` says; what it calls unexpected is refused as
     far as it lies in the encoder's own parts.
     """
-    named = (
-        (
-            "missing in",
-            [key for key in account["missing_keys"] if not any(part in f".{key}" for part in NOT_IN_EVERY_FILE)],
-        ),
-        ("of another shape in", account["mismatched_keys"]),
-        ("left out of", [key for key in account["unexpected_keys"] if _is_of_encoder(key)]),
-    )
-    for what, keys in named:
+    missing = [key for key in account["missing_keys"] if not any(part in f".{key}" for part in NOT_IN_EVERY_FILE)]
+    odd = [key for key in account["unexpected_keys"] if any(part in f".{key}" for part in OF_ENCODER)]
+    named = {"missing in": missing, "of another shape in": account["mismatched_keys"]}
+    named["left out of"] = [key for key in odd if "_ids" not in key]
+    for what, keys in named.items():
         if keys:
             raise BadBackbone(
                 f"backbone {name!r}: {len(keys)} tensors are {what} its weights, first {keys[0]}; take weights and "
                 "config.json that belong together"
             )
     check_finite(name, network)
-
-
-def _is_of_encoder(key: str) -> bool:
-    return any(part in f".{key}" for part in (".embeddings.", ".encoder.")) and "_ids" not in key
 
 
 def check_finite(name: str, network: torch.nn.Module) -> None:
@@ -213,9 +201,7 @@ def untrained(model: Any, adapter: str, recipe: Recipe) -> dict[str, Tensor]:  #
     quarter larger, because training aligns them. A spread of 1 over the root of the backbone's width, which keeps the
     effect alike in wider backbones, moves it by 23 to 32 %.
     """
-    from adapters.loading import AdapterLoader
-
-    is_own = AdapterLoader(model).filter_func(adapter)
+    is_own = is_of_adapter(model, adapter)
     generator = torch.Generator().manual_seed(seed_of(recipe.seed, recipe.target, "random"))
     spread = model.config.hidden_size**-0.5
     return {
@@ -259,12 +245,18 @@ def is_of_whole_model(parameter: str) -> bool:
 
 
 def save(model: Any, recipe: Recipe, folder: Path) -> None:  # noqa: ANN401
-    """Write the target's adapter and head, and in the folder ``intermediate`` in it one that was trained."""
+    """Write the target's adapter and head, and in the folder ``intermediate`` in it one that was trained.
+
+    OSError where the disk refuses.
+    """
+    from adapters.loading import AdapterFusionLoader
+
     save_adapter(model, recipe.target, folder, with_head=True)
     if recipe.keeps_intermediate:
         save_adapter(model, INTERMEDIATE, folder / INTERMEDIATE, with_head=False)
-    if recipe.fuses:
-        save_fusion(model, folder / "fusion")
+    if recipe.fuses:  # what it has learned, without its parents
+        with _writing(folder / "fusion"):
+            AdapterFusionLoader(model, use_safetensors=True).save(str(folder / "fusion"), INTERMEDIATE)
 
 
 def save_adapter(model: Any, name: str, folder: Path, *, with_head: bool) -> None:  # noqa: ANN401
@@ -281,14 +273,6 @@ def save_adapter(model: Any, name: str, folder: Path, *, with_head: bool) -> Non
         loader.save(str(folder), name)
         if with_head:
             PredictionHeadLoader(model, use_safetensors=True).save(str(folder), name)
-
-
-def save_fusion(model: Any, folder: Path) -> None:  # noqa: ANN401
-    """Save what a fusion has learned as the library does, without its parents. OSError where the disk refuses."""
-    from adapters.loading import AdapterFusionLoader
-
-    with _writing(folder):
-        AdapterFusionLoader(model, use_safetensors=True).save(str(folder), INTERMEDIATE)
 
 
 @contextmanager

@@ -153,7 +153,12 @@ class Objective:
         """The weighed loss of every row ``[n]`` by ``logits [n, outputs]``, of several labels their mean."""
         if labels.ndim == 1 and labels.is_floating_point():
             return (logits[:, 0] - labels.to(logits.dtype)).square()
-        each = self._unweighed(logits, labels)
+        if self.loss.kind == "focal":
+            each = focal(logits, labels, self.loss.gamma)
+        elif self.margins is not None:
+            each = ldam(logits, labels, self.margins, self.loss.scale)
+        else:
+            each = cross_entropy(logits, labels)
         if self.weights is not None:
             weights = self.weights.to(each.dtype)
             each = each * (weights[labels] if labels.ndim == 1 else torch.where(labels > 0, weights[1], weights[0]))
@@ -181,13 +186,6 @@ class Objective:
             repeated = labels.expand(lanes, *labels.shape).flatten(0, 1)
             losses = self.losses(logits.flatten(0, 1), repeated).view(lanes, -1)
         return (losses if counted is None else losses.where(counted, losses.new_zeros(()))).sum(dim=1)
-
-    def _unweighed(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if self.loss.kind == "focal":
-            return focal(logits, labels, self.loss.gamma)
-        if self.margins is not None:
-            return ldam(logits, labels, self.margins, self.loss.scale)
-        return cross_entropy(logits, labels)
 
 
 # Which epoch of each lane is kept: the best on validation, the earliest of equals.

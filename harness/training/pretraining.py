@@ -31,7 +31,6 @@ from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks.errors import BadInput
 from tasks.splits.loading import Splits
-from tasks.task import Example
 
 FEWEST = 100  # texts that say anything of a domain, a few of which are held out
 HELD_OUT = 0.05
@@ -50,10 +49,14 @@ class Corpus:
 
     def facts(self) -> dict[str, Any]:
         """Counts, and the sha256 of both parts: no text."""
-        digest = {name: _sha256(getattr(self, name)) for name in ("train", "held_out")}
+        digests = {}
+        for name in ("train", "held_out"):
+            texts = [text.encode() for text in getattr(self, name)]
+            joined = b"".join(len(text).to_bytes(8, "big") + text for text in texts)
+            digests[name] = hashlib.sha256(joined).hexdigest()
         counts = {"train": len(self.train), "held_out": len(self.held_out)}
         left_out = {"empty": self.empty, "repeated": self.repeated, "apart": self.apart}
-        return {"texts": counts, "sha256": digest, "left_out": left_out}
+        return {"texts": counts, "sha256": digests, "left_out": left_out}
 
 
 def corpus_of(texts: Iterable[str], *, apart: Iterable[str] = (), seed: int = 1) -> Corpus:
@@ -84,27 +87,17 @@ def corpus_of(texts: Iterable[str], *, apart: Iterable[str] = (), seed: int = 1)
 
 def training_texts(splits: Splits) -> list[str]:
     """Every turn of a task's training rows."""
-    return _turns(splits.train)
+    return [text for row in splits.train for text in (*(turn.text for turn in row.context), row.text)]
 
 
 def later_texts(splits: Splits) -> list[str]:
     """Every turn of a task's validation and test rows."""
-    return _turns((*splits.validation, *splits.test))
-
-
-def _turns(rows: Sequence[Example]) -> list[str]:
+    rows = (*splits.validation, *splits.test)
     return [text for row in rows for text in (*(turn.text for turn in row.context), row.text)]
 
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _sha256(texts: Sequence[str]) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(len(encoded := text.encode()).to_bytes(8, "big") + encoded)
-    return digest.hexdigest()
 
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens that are to be guessed; the others stay as they are
@@ -162,7 +155,11 @@ def windows_of(texts: Iterable[str], tokenizer: Tokenizer, setting: Setting) -> 
     ids, words = [], []
     room = setting.max_tokens - len(tokenizer.template.build_inputs_with_special_tokens([]))
     for text in texts:
-        pieces, numbers = _pieces(text, tokenizer, setting.whole_words)
+        (pieces,) = tokenizer.ids([text])
+        numbers = list(range(len(pieces)))  # of the word that each belongs to
+        whole = tokenizer.backend.encode(text, add_special_tokens=False) if setting.whole_words else None
+        if whole and whole.ids == pieces:  # else the text has words that are written like special tokens
+            numbers = [len(pieces) + place if word is None else word for place, word in enumerate(whole.word_ids)]
         for start in range(0, len(pieces), room):
             row = tokenizer.template.build_inputs_with_special_tokens(pieces[start : start + room])
             of_word = np.full(len(row), -1)
@@ -170,16 +167,6 @@ def windows_of(texts: Iterable[str], tokenizer: Tokenizer, setting: Setting) -> 
             ids.append(np.array(row))
             words.append(of_word)
     return Windows(ids, words)
-
-
-def _pieces(text: str, tokenizer: Tokenizer, whole_words: bool) -> tuple[list[int], list[int]]:
-    """The ids of a text and the number of the word that each belongs to."""
-    (ids,) = tokenizer.ids([text])
-    if whole_words:
-        encoding = tokenizer.backend.encode(text, add_special_tokens=False)
-        if encoding.ids == ids:  # else the text has words that are written like special tokens
-            return ids, [len(ids) + place if word is None else word for place, word in enumerate(encoding.word_ids)]
-    return ids, list(range(len(ids)))
 
 
 def masked(

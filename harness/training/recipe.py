@@ -173,13 +173,11 @@ class Attempt:
 
     def folds(self) -> list[Attempt]:
         """An attempt for every fold of the task's splits, or for the splits themselves."""
-        return [
-            replace(self, splits=fold, run=f"fold-{number}{self.run}", siblings=self._siblings_in(number - 1))
-            for number, fold in enumerate(self.splits.folds or (self.splits,), start=1)
-        ]
-
-    def _siblings_in(self, fold: int) -> Mapping[str, Splits]:
-        return {name: splits.folds[fold] if splits.folds else splits for name, splits in self.siblings.items()}
+        attempts = []
+        for place, fold in enumerate(self.splits.folds or (self.splits,)):
+            siblings = {name: own.folds[place] if own.folds else own for name, own in self.siblings.items()}
+            attempts.append(replace(self, splits=fold, run=f"fold-{place + 1}{self.run}", siblings=siblings))
+        return attempts
 
     def only(self, lanes: Sequence[int]) -> Attempt:
         """The attempt at some of the cells, by their places."""

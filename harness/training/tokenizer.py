@@ -114,7 +114,10 @@ class Tokenizer:
         every = [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
         for place, ids in enumerate(every):
             if not self.reserved.isdisjoint(ids):
-                every[place] = self._without_special(texts[place])
+                text = texts[place]
+                for token in self.words:  # a unigram vocabulary holds these words as pieces
+                    text = text.replace(token, f"{token[0]} {token[1:]}")
+                every[place] = self.backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return every
 
     def pieces(self, text: str) -> list[tuple[int, tuple[int, int]]]:
@@ -125,12 +128,6 @@ class Tokenizer:
         encoding = self.backend.encode(text, add_special_tokens=False)
         pairs = zip(encoding.ids, encoding.offsets, strict=True)
         return [(id, offsets) for id, offsets in pairs if id not in self.reserved]
-
-    def _without_special(self, text: str) -> list[int]:
-        for token in self.words:  # a unigram vocabulary holds these words as pieces
-            text = text.replace(token, f"{token[0]} {token[1:]}")
-        ids: list[int] = self.backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
-        return ids
 
     def _id(self, token: str) -> int:
         """The id of a token, or that of the unknown where the vocabulary has it not."""
@@ -160,7 +157,13 @@ def load_tokenizer(backbone: Backbone) -> Tokenizer:
     """The backbone's tokenizer; for ``random-tiny`` one token per byte. BadBackbone if its files make none."""
     if backbone.folder is None:
         return _bytes()
-    tokenizer = _of_file(backbone.folder, backbone.model_type) or _of_library(library_tokenizer(backbone))
+    tokenizer = _of_file(backbone.folder, backbone.model_type)
+    if tokenizer is None:  # what transformers has made: its backend, its special tokens and its template
+        loaded = library_tokenizer(backbone)
+        _prepare(loaded.backend_tokenizer)
+        special = {role: str(token) for role, token in loaded.special_tokens_map.items() if role != FURTHER}
+        further = tuple(map(str, loaded.additional_special_tokens))
+        tokenizer = Tokenizer(loaded.backend_tokenizer, special, further, loaded)
     try:
         check_ids(backbone.folder, tokenizer.backend.get_vocab(with_added_tokens=True), 0, backbone.vocabulary)
     except BadTokenizer as problem:
@@ -189,14 +192,6 @@ def library_tokenizer(backbone: Backbone) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _of_library(loaded: PreTrainedTokenizerBase) -> Tokenizer:
-    """What transformers has made: its backend, its special tokens and its template."""
-    backend = loaded.backend_tokenizer
-    _prepare(backend)
-    special = {role: str(token) for role, token in loaded.special_tokens_map.items() if role != FURTHER}
-    return Tokenizer(backend, special, tuple(map(str, loaded.additional_special_tokens)), loaded)
-
-
 def _of_file(folder: Path, model_type: str) -> Tokenizer | None:
     """The tokenizer of ``tokenizer.json``, or None unless transformers would take it as it is."""
     from tokenizers import Tokenizer as Backend
@@ -204,7 +199,8 @@ def _of_file(folder: Path, model_type: str) -> Tokenizer | None:
     if not (folder / WHOLE).is_file() or (folder / ADDED).exists():
         return None
     try:
-        settings, config = (_json(folder / name) for name in ("tokenizer_config.json", "config.json"))
+        files = (folder / "tokenizer_config.json", folder / "config.json")
+        settings, config = (json.loads(file.read_text("utf-8")) if file.is_file() else {} for file in files)
         kind = kind_of(model_type, settings, config)
         backend, roles = Backend.from_file(str(folder / WHOLE)), special_tokens(folder, kind, settings)
     except Exception:  # transformers says what is wrong with the files
@@ -247,11 +243,6 @@ def _state(part: Any) -> dict[str, Any]:  # noqa: ANN401 - the library's parts s
     return state
 
 
-def _json(file: Path) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return values
-
-
 def _prepare(backend: Backend) -> None:
     """Whole texts, of whatever length, in which a special token is no more than its letters."""
     backend.no_truncation()
@@ -262,13 +253,8 @@ def _prepare(backend: Backend) -> None:
 # The tokenizer of ``random-tiny``: every byte is a token.
 
 BYTES = {
-    "bos_token": "<s>",
-    "eos_token": "</s>",
-    "unk_token": "<unk>",
-    "sep_token": "</s>",
-    "pad_token": "<pad>",
-    "cls_token": "<s>",
-    "mask_token": "<mask>",
+    **{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "sep_token": "</s>"},
+    **{"pad_token": "<pad>", "cls_token": "<s>", "mask_token": "<mask>"},
 }
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from harness.study.systems import Predicted
-from harness.systems.prompted.asking import Answer, CallSettings, cost_of
+from harness.systems.prompted.asking import CallSettings, cost_of
 from harness.systems.prompted.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
 from harness.systems.prompted.server import FORMAT
 from tasks.fields import Range
@@ -93,7 +93,17 @@ class Asked:
         nameless = np.array([all(place is None for place in of_row) for of_row in places], dtype=bool)
         answers = [answer for of_row in each for answer in of_row]
         cost = cost_of(answers, self.config)
-        return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=_notes(answers, places))
+        # by which model, when, and how well repeats agree: the share of pairs of answers to a row that name the same
+        pairs = [first == second for of_row in places for first, second in combinations(of_row, 2)]
+        days = sorted({answer.day for answer in answers})
+        notes = {
+            "models": dict(Counter(answer.model for answer in answers)),
+            "fingerprints": dict(Counter(answer.fingerprint for answer in answers if answer.fingerprint)),
+            "days": [days[0], days[-1]] if days else [],
+            "calls": len(answers),
+            **({"agreement": sum(pairs) / len(pairs)} if pairs else {}),
+        }
+        return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=notes)
 
 
 def form_of(config: PromptedSettings, instruction: Instruction) -> dict[str, Any]:
@@ -124,16 +134,3 @@ def spoken(text: str) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return answer if isinstance(answer, str) else ""
-
-
-def _notes(answers: Sequence[Answer], places: Sequence[Sequence[int | None]]) -> dict[str, Any]:
-    """By which model, when, and how well repeats agree: the share of pairs of answers to a row that name the same."""
-    pairs = [first == second for of_row in places for first, second in combinations(of_row, 2)]
-    days = sorted({answer.day for answer in answers})
-    return {
-        "models": dict(Counter(answer.model for answer in answers)),
-        "fingerprints": dict(Counter(answer.fingerprint for answer in answers if answer.fingerprint)),
-        "days": [days[0], days[-1]] if days else [],
-        "calls": len(answers),
-        **({"agreement": sum(pairs) / len(pairs)} if pairs else {}),
-    }

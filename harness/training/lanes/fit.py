@@ -169,7 +169,8 @@ class LaneTrainer:
                 step=step,
                 lanes=self.recipe.noise,
             )
-            logits = forward(self.frozen, lanes, self._batch(rows, cut), masks)
+            batch = batch_of(self.frozen, rows, cut, self.pad_id, has_segments=self.has_segments)
+            logits = forward(self.frozen, lanes, batch, masks)
             losses = objective.summed(logits, torch.from_numpy(labels[cut]))
             torch.autograd.backward(losses.sum() / share)
             total += losses.detach() * (len(numbers) / share)

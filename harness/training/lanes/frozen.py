@@ -104,7 +104,8 @@ def linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, sca
     weight, bias = (torch.cat(part) for part in zip(*parts, strict=True))
     if is_widened(dtype, device):
         weight, bias = weight.float(), bias.float()
-    if not _serves_onednn(dtype, device):
+    is_here = device.type == "cpu" and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not (is_here and dtype in (torch.float32, BF16)):  # which oneDNN does not serve
         return Linear(weight, bias, None)
     pack = torch.ops.mkldnn._reorder_linear_weight
     return Linear(pack(weight), bias, pack(weight.t().contiguous()))
@@ -113,11 +114,6 @@ def linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, sca
 def weights_of(module: Any, scale: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:  # noqa: ANN401
     """The weight ``[out, in]`` and bias ``[out]`` of a dense layer, ``scale`` times as large."""
     return (scale * module.weight.detach()).to(device, dtype), (scale * module.bias.detach()).to(device, dtype)
-
-
-def _serves_onednn(dtype: torch.dtype, device: torch.device) -> bool:
-    is_here: bool = device.type == "cpu" and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return is_here and dtype in (torch.float32, BF16)
 
 
 @dataclass(frozen=True)
@@ -286,6 +282,7 @@ def freeze(model: Any, dtype: torch.dtype = torch.float32, device: torch.device 
     The model itself stays as it is: lanes are saved through it, in the precision in which they are trained.
     """
     base, config = model.base_model, model.config
+    of_head = getattr(config, "classifier_dropout", None)  # as the library: the classifier's own where it has one
     for parameter in base.parameters():
         parameter.requires_grad_(False)
     return Frozen(
@@ -301,45 +298,31 @@ def freeze(model: Any, dtype: torch.dtype = torch.float32, device: torch.device 
         width=config.hidden_size,
         hidden_dropout=config.hidden_dropout_prob,
         attention_dropout=config.attention_probs_dropout_prob,
-        head_dropout=_head_dropout(config),
+        head_dropout=float(config.hidden_dropout_prob if of_head is None else of_head),
     )
 
 
-def _head_dropout(config: Any) -> float:  # noqa: ANN401
-    """The probability that the adapters library gives its heads: the classifier's own where the config has one."""
-    own = getattr(config, "classifier_dropout", None)
-    return float(config.hidden_dropout_prob if own is None else own)
-
-
 def _layer(layer: Any, dtype: torch.dtype, device: torch.device, *, is_last: bool) -> Layer:  # noqa: ANN401
-    output, feed = layer.attention.output, layer.output
-    attention = _of_first_token if is_last else _of_all_tokens
+    own, output, feed = layer.attention.self, layer.attention.output, layer.output
+    heads, size = own.num_attention_heads, own.attention_head_size
+    scale = 1 / math.sqrt(size)  # of queries
+    attention: AllTokens | FirstToken
+    if is_last:
+        key, _ = weights_of(own.key, 1.0, dtype, device)
+        value, bias = weights_of(own.value, 1.0, dtype, device)
+        attention = FirstToken(
+            query=linear([own.query], dtype, device, [scale]),
+            key=key.view(heads, size, -1),
+            value=value.view(heads, size, -1).transpose(1, 2).contiguous(),
+            value_bias=bias.view(heads, 1, -1),
+        )
+    else:
+        attention = AllTokens(linear([own.query, own.key, own.value], dtype, device, [scale, 1.0, 1.0]), heads)
     return Layer(
-        attention=attention(layer.attention.self, dtype, device),
+        attention=attention,
         attended=linear([output.dense], dtype, device),
         attention_norm=norm(output.LayerNorm, dtype, device),
         up=linear([layer.intermediate.dense], dtype, device),
         down=linear([feed.dense], dtype, device),
         output_norm=norm(feed.LayerNorm, dtype, device),
     )
-
-
-def _of_all_tokens(own: Any, dtype: torch.dtype, device: torch.device) -> AllTokens:  # noqa: ANN401
-    projections = linear([own.query, own.key, own.value], dtype, device, [_query_scale(own), 1.0, 1.0])
-    return AllTokens(projections, own.num_attention_heads)
-
-
-def _of_first_token(own: Any, dtype: torch.dtype, device: torch.device) -> FirstToken:  # noqa: ANN401
-    by_head = (own.num_attention_heads, own.attention_head_size, -1)
-    key, _ = weights_of(own.key, 1.0, dtype, device)
-    value, bias = weights_of(own.value, 1.0, dtype, device)
-    return FirstToken(
-        query=linear([own.query], dtype, device, [_query_scale(own)]),
-        key=key.view(by_head),
-        value=value.view(by_head).transpose(1, 2).contiguous(),
-        value_bias=bias.view(own.num_attention_heads, 1, -1),
-    )
-
-
-def _query_scale(own: Any) -> float:  # noqa: ANN401
-    return 1 / math.sqrt(own.attention_head_size)

@@ -272,7 +272,6 @@ ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # what a round adds to the two words of the key
 LOW = 0xFFFFFFFF
-CONSTANTS: dict[torch.device, tuple[Tensor, Tensor]] = {}  # as tensors, where they have been asked for
 
 
 def words(keys: Tensor, count: int) -> Tensor:
@@ -308,13 +307,12 @@ def _shifted(values: Tensor) -> Tensor:
     return (values >> 32).bitwise_and_(LOW)
 
 
+@cache
 def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
     """The multipliers and what rounds add to the key, each ``[2, 1, 1]``, sent to a device once."""
-    if device not in CONSTANTS:
-        pairs = ([word - (1 << 64) if word >> 63 else word for word in pair] for pair in (MULTIPLIERS, WEYL))
-        multipliers, weyl = (torch.tensor(pair, device=device).view(2, 1, 1) for pair in pairs)
-        CONSTANTS[device] = multipliers, weyl
-    return CONSTANTS[device]
+    pairs = ([word - (1 << 64) if word >> 63 else word for word in pair] for pair in (MULTIPLIERS, WEYL))
+    multipliers, weyl = (torch.tensor(pair, device=device).view(2, 1, 1) for pair in pairs)
+    return multipliers, weyl
 
 
 log = logging.getLogger(__name__)

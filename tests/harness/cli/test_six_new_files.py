@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.cli.main import main
 from harness.study.file import load_study
 from harness.study.plan import make_plan
 from tasks.registry import Registry
@@ -124,30 +123,18 @@ def test_what_cannot_be_read_names_the_next_step(tmp_path: Path, command: Comman
     assert not list(tmp_path.glob("mine/*"))
 
 
-def test_an_error_names_the_entry_that_was_asked_for_and_nothing_is_left(tmp_path, capsys):
-    (tmp_path / "elsewhere").mkdir()
-    path = tmp_path / "elsewhere" / "deep" / "replies.csv"
-    path.parent.mkdir()
+def test_an_error_names_the_entry_that_was_asked_for_and_nothing_is_left(tmp_path, command):
+    path, registry = tmp_path / "elsewhere" / "deep" / "replies.csv", tmp_path / "own" / "my-tasks"
+    path.parent.mkdir(parents=True)
     path.write_text("reply,kind\n" + "".join(f"Reply number {i} here.,{'ab'[i % 2]}\n" for i in range(30)))
-    (tmp_path / "own").mkdir()
-    registry = tmp_path / "own" / "my-tasks"
-    words = [
-        "tasks",
-        "new",
-        str(path),
-        "--registry",
-        str(registry),
-        "--data",
-        str(tmp_path / "none"),
-        "--skip-training",
-    ]
-    assert main(words) == 2
-    error = capsys.readouterr().err
+    registry.parent.mkdir()
+    options = ("--registry", registry, "--data", tmp_path / "none", "--skip-training")
+    code, _, error = command("tasks", "new", path, *options)
+    assert code == 2 and not list(registry.iterdir())
     assert f"{registry / 'replies.toml'}: files '" in error and ".part" not in error and error.count("\n") == 1
-    assert not list(registry.iterdir())
 
 
-def test_at_a_terminal_enter_to_every_question_writes_the_entry_that_a_pipe_gets(tmp_path, monkeypatch, capsys):
+def test_at_a_terminal_enter_to_every_question_writes_the_entry_that_a_pipe_gets(tmp_path, monkeypatch, command):
     rows = [f'r{i},{("train", "dev", "test")[i % 3]},"A reply of several words ({i}).",{("warm", "cold")[i % 2]}' for i in range(90)]  # fmt: skip  # noqa: E501
     (tmp_path / "replies.csv").write_text("\n".join(["reply_id,part,reply,tone", *rows]) + "\n")
     entries = []
@@ -155,9 +142,10 @@ def test_at_a_terminal_enter_to_every_question_writes_the_entry_that_a_pipe_gets
         monkeypatch.setattr("sys.stdin.isatty", lambda is_terminal=is_terminal: is_terminal)
         monkeypatch.setattr("sys.stdout.isatty", lambda is_terminal=is_terminal: is_terminal)
         monkeypatch.setattr("builtins.input", lambda question: "")
-        words = ["tasks", "new", tmp_path / "replies.csv", "--registry", tmp_path / name, "--data", tmp_path]
-        assert main([str(word) for word in [*words, "--skip-training"]]) == 0
+        options = ("--registry", tmp_path / name, "--data", tmp_path, "--skip-training")
+        code, out, _ = command("tasks", "new", tmp_path / "replies.csv", *options)
+        assert code == 0
         entries.append((tmp_path / name / "replies.toml").read_text())
     assert entries[0] == entries[1]
     assert 'row_id = "reply_id"' in entries[0] and 'split_column = "part"' in entries[0]
-    assert "look at   not grouped: rows count as independent" in capsys.readouterr().out
+    assert "look at   not grouped: rows count as independent" in out

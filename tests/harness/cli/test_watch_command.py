@@ -46,6 +46,18 @@ def looks(monkeypatch):
     return steps
 
 
+@pytest.fixture
+def terminal(monkeypatch):
+    """A function that makes standard output a terminal of so many columns, and sets what else is given."""
+
+    def terminal(columns, **environment):
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        for name, text in {"TERM": "xterm", "COLUMNS": str(columns), **environment}.items():
+            monkeypatch.setenv(name, text)
+
+    return terminal
+
+
 def interrupt():
     raise KeyboardInterrupt
 
@@ -144,10 +156,8 @@ def test_a_watch_as_json_prints_an_object_a_line(command, toy, looks):
     assert [json.loads(line)["running"][0]["label"] for line in text] == ["one"]
 
 
-def test_a_watch_on_a_terminal_draws_anew_what_fits(command, toy, looks, monkeypatch):
-    monkeypatch.setattr(status.sys.stdout, "isatty", lambda: True, raising=False)
-    for name, text in {"TERM": "xterm", "COLUMNS": "12", "LINES": "3"}.items():
-        monkeypatch.setenv(name, text)
+def test_a_watch_on_a_terminal_draws_anew_what_fits(command, toy, looks, terminal):
+    terminal(12, LINES="3")
     note(toy, ("one", None))
     looks += [lambda: None, interrupt]
     text = "\n".join(command("--watch")[1])
@@ -158,10 +168,8 @@ def test_a_watch_on_a_terminal_draws_anew_what_fits(command, toy, looks, monkeyp
     assert "running 1" in second
 
 
-def test_words_of_others_on_a_terminal_are_neither_commands_nor_markup(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    for name, text in {"TERM": "xterm", "COLUMNS": "40", "NO_COLOR": "1"}.items():
-        monkeypatch.setenv(name, text)
+def test_words_of_others_on_a_terminal_are_neither_commands_nor_markup(capsys, terminal):
+    terminal(40, NO_COLOR="1")
     with redirect_stdout(Plain(sys.stdout)):
         print_rows([{"[red]title": "[bold]a\x1b[31mb[/bold] :smile: \u202e"}], as_json=False)
         print_rows([{"one": "word " * 20, "other": "word " * 20}], as_json=False)
@@ -175,10 +183,8 @@ def test_words_of_others_on_a_terminal_are_neither_commands_nor_markup(capsys, m
 
 
 @pytest.mark.parametrize("columns", [50, 90, 200])
-def test_an_id_in_the_first_column_is_never_broken(columns, capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    for name, text in {"TERM": "xterm", "COLUMNS": str(columns), "NO_COLOR": "1"}.items():
-        monkeypatch.setenv(name, text)
+def test_an_id_in_the_first_column_is_never_broken(columns, capsys, terminal):
+    terminal(columns, NO_COLOR="1")
     row = {"task": "empdial_qint", "title": "Questions and intents", "family": "empathetic_dialogues", "kind": "binary"}
     print_rows([row, {**row, "task": "news"}], as_json=False)
     out = capsys.readouterr().out

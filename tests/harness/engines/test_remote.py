@@ -83,8 +83,12 @@ def test_the_keys_of_the_cells_survive_a_trip_through_json(study, packs):
     assert [one.cell for one in arrived(JOB)] == list(pack.cells)
 
 
-def test_a_machine_without_the_data_refuses_the_job(study, packs):
-    assert_refused(replace(study.launch(), data="/nowhere").job(packs[0]), packs[0], study.store, ONE, "/nowhere")
+@pytest.mark.parametrize(
+    ("field", "value", "words"), [("data", "/nowhere", (ONE,)), ("backbone", "/nowhere/roberta", ())]
+)
+def test_a_machine_without_the_data_or_the_backbone_refuses_the_job(study, packs, field, value, words):
+    job = replace(study.launch(), **{field: value}).job(packs[0])
+    assert_refused(job, packs[0], study.store, value, *words)
 
 
 def test_a_machine_with_other_data_refuses_the_job(study, packs, tmp_path):
@@ -98,11 +102,6 @@ def test_a_machine_with_other_data_refuses_the_job(study, packs, tmp_path):
 def test_a_machine_with_another_backbone_refuses_the_job(study, packs):
     pack = changed(packs[0], backbone="e" * 64)
     assert_refused(study.launch().job(pack), pack, study.store, "backbone differ", "e" * 64)
-
-
-def test_a_backbone_that_is_not_there_refuses_the_job(study, packs):
-    job = replace(study.launch(), backbone="/nowhere/roberta").job(packs[0])
-    assert_refused(job, packs[0], study.store, "/nowhere/roberta")
 
 
 def test_a_refused_pack_leaves_its_stored_cells_alone(study, packs):

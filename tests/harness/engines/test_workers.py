@@ -96,9 +96,11 @@ def test_a_worker_that_dies_while_another_s_outcome_is_read_ends_no_run(packs, t
     assert {one.cell.target for one in found} == {"one", "two", "three"}
 
 
-def test_no_more_packs_are_at_work_than_there_are_processes(packs, tiny, store, monkeypatch):
-    splits, packs = packs
-    at_once = []
+def test_no_more_packs_are_at_work_than_there_are_processes_and_each_waits_for_those_it_comes_after(
+    packs, tiny, store, monkeypatch
+):
+    splits, (one, two, three) = packs
+    both, at_once = Pack((*one.cells, *two.cells)), []
 
     class Crew:
         """Ends the pack that was begun first, whenever somebody listens."""
@@ -121,8 +123,9 @@ def test_no_more_packs_are_at_work_than_there_are_processes(packs, tiny, store, 
 
     monkeypatch.setattr(local, "_Crew", Crew)
     monkeypatch.setattr(local, "POLL_SECONDS", 0.01)
-    ran = list(WorkersEngine(2, 1).run(Pretending(tiny, splits, store, silent), steps(packs)))
-    assert [outcome.cell.target for outcome in ran] == ["one", "two", "three"]
+    planned = [Step(one, frozenset([three.id])), Step(two), Step(three), Step(both)]
+    ran = list(WorkersEngine(2, 1).run(Pretending(tiny, splits, store, silent), planned))
+    assert [outcome.cell for outcome in ran] == [*two.cells, *three.cells, *both.cells, *one.cells]
     assert max(at_once) == 2
 
 

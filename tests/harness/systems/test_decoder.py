@@ -16,12 +16,10 @@ from tests.support.studies.small_study import run_systems, small_study, system_c
 from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_decoder import tiny_decoder
 from tests.support.systems.tiny_t5 import tiny_t5
-from tests.support.systems.trained import ASKS, WORDS, handed, row_of, rows_of
+from tests.support.systems.trained import ASKS, SPOKEN, handed, row_of, rows_of
 
 pytest.importorskip("peft")
 KIND = kind_of("decoder")
-SAID = "You are an annotator Read what follows which is a chat and answer the question Definition Question Answer with"
-SPOKEN = (*SAID.split(), "or", *"Is no communication much x z : , . ? -".split(), *WORDS)
 SMALL = {"epochs": 2, "patience": 0, "batch_size": 16, "learning_rate": 3e-3, "lora_rank": 2, "tokens": 128}
 
 
@@ -150,11 +148,9 @@ def test_a_study_runs_it_and_its_weights_enter_keys_by_content_alone(tmp_path, c
         ("nowhere", "weights 'nowhere': there is no such folder; download them and name the folder"),
     ],
 )
-def test_a_study_without_weights_ends_a_command_with_2(weights, refusal, command, tmp_path):
-    values = ('systems=["decoder"]', 'tasks=["epitome_er"]', "transfers=false", f'system.decoder.weights="{weights}"')
-    code, _, err = command("plan", "tiny", "--store", tmp_path, *[w for value in values for w in ("--set", value)])
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert refusal in err
+def test_a_study_without_weights_is_refused_before_anything_runs(weights, refusal):
+    with pytest.raises(BadInput, match=refusal):
+        KIND.identity(KIND.configured({"weights": weights}, "test"))
 
 
 def test_more_tokens_than_the_weights_read_with_an_answer_are_refused(words):

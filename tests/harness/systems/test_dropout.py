@@ -54,16 +54,6 @@ def test_dropout_keeps_means_and_its_gradient_has_the_mask_of_its_values(probabi
     assert values.grad.unique().tolist() == pytest.approx(sorted(multipliers))
 
 
-def test_the_scale_is_one_over_the_share_that_stays():
-    assert scale_of(0.5) == 2.0
-    assert 1 / scale_of(0.1) == pytest.approx(0.9, abs=1 / 65536)
-
-
-def test_in_evaluation_nothing_is_dropped():
-    values = torch.randn(10, 10)
-    assert torch.equal(Dropout(0.5).eval()(values), values)
-
-
 # Attention.
 
 

@@ -20,7 +20,7 @@ from harness.systems.weights import resolve_encoder
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadStudy
 from tests.support.studies.small_study import small_study
-from tests.support.systems.trained import handed, row_of, rows_of
+from tests.support.systems.trained import handed, ids_of, row_of, rows_of
 
 KIND = kind_of("encoder")
 SMALL = {"epochs": 3, "patience": 0, "batch_size": 16, "learning_rate": 1e-3, "tokens": 48}
@@ -30,10 +30,6 @@ FAMILIES = ("camembert", *FOREIGN)
 
 def fit_of(folder, tiny, kind="multiclass", rows=48, **changes):
     return handed(KIND, folder, {**SMALL, **changes}, label=kind, rows=rows, place=Place(backbone=tiny))
-
-
-def ids_of(text):
-    return tuple(load_tokenizer(resolve("random-tiny")).ids([text])[0])
 
 
 # What is read.
@@ -53,7 +49,7 @@ def test_a_window_has_its_target_whole_and_the_turns_nearest_to_it(earlier, text
     target = window.ids[window.start : window.end]
     assert target == ids_of(text)[: tokens - 2]
     left, right = window.ids[1 : window.start], window.ids[window.end : -1]
-    assert before.endswith(left) if isinstance(before, str) else before[len(before) - len(left) :] == left
+    assert before[len(before) - len(left) :] == left
     assert after[: len(right)] == right
     is_whole = (left, target, right) == (before, ids_of(text), after)
     assert window.is_cut == (not is_whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -131,27 +132,31 @@ def engine(request, tmp_path_factory):
         yield {"jobs": LocalEngine(), "workers": None}[request.param]
 
 
+def run_on(engine, study, cells):
+    """Run cells of a study on an engine, or on the local workers where it is None."""
+    if engine:
+        function = study.launch(threads=1)
+    else:
+        engine, function = WorkersEngine(2, 1), study._engine("local", 2, 1, "auto", lambda *_: None)[1]
+    outcomes = engine.run(function, [Step(Pack((cell,))) for cell in cells])
+    assert [outcome.error for outcome in outcomes] == [None] * len(cells)
+
+
+def assert_same_predictions(cells, *stores):
+    for cell, name in product(cells, ("test.parquet", "validation.parquet")):
+        pd.testing.assert_frame_equal(*(pd.read_parquet(store.open(cell.key, name)) for store in stores))
+
+
 def test_other_engines_run_them_find_the_files_by_themselves_and_fill_the_same_tables(engine, done, store):
     add_files(FILES)
     study = small_study(store.root, *SYSTEMS)
-    steps = [Step(Pack((cell,))) for cell in study.plan.cells]
-    if engine:
-        launch = study.launch(threads=1)
-        assert launch.systems == own_files()
-        outcomes = list(engine.run(launch, steps))
-    else:
-        _, runner = study._engine("local", 2, 1, "auto", lambda *_: None)
-        outcomes = list(WorkersEngine(2, 1).run(runner, steps))
-    assert [outcome.error for outcome in outcomes] == [None] * 4
+    assert study.launch(threads=1).systems == own_files()
+    run_on(engine, study, study.plan.cells)
     assert len(own_cells(study)) == 2
-    for cell in own_cells(study):
-        ours, theirs = (pd.read_parquet(place.open(cell.key, "test.parquet")) for place in (store, done.store))
-        pd.testing.assert_frame_equal(ours, theirs)
+    assert_same_predictions(own_cells(study), store, done.store)
     ours, theirs = (leaderboard(place, done.store.manifest("tiny"), draws=50).frames for place in (store, done.store))
-    for name, frame in ours.items():
-        pd.testing.assert_frame_equal(
-            frame.drop(columns="seconds", errors="ignore"), theirs[name].drop(columns="seconds", errors="ignore")
-        )
+    for name in ours:
+        pd.testing.assert_frame_equal(*(own[name].drop(columns="seconds", errors="ignore") for own in (ours, theirs)))
 
 
 def test_a_job_refuses_a_file_that_has_changed_since_the_plan(store, tmp_path):

@@ -11,15 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import T5EncoderModel
 
-from harness.cli.main import main
 from harness.engines.remote import _of_rows
 from harness.study.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
 from harness.study.systems import Place, kind_of
-from harness.systems.answering import EncoderDecoder
 from harness.systems.instructed import LEAST, Frame, Marks, PromptReader, frame_of
 from harness.systems.seq2seq.network import LongerEmbedding, LongerHead, TrainedT5
-from harness.systems.weights import resolve_t5
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import Instruction
@@ -27,12 +24,10 @@ from tests.harness.systems.test_encoder import folder_of
 from tests.support.studies.small_study import small_study
 from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_t5 import tiny_t5
-from tests.support.systems.trained import ASKS, WORDS, handed, row_of, rows_of
+from tests.support.systems.trained import ASKS, SPOKEN, handed, ids_of, row_of, rows_of
 from tests.support.systems.whole_prompt import text_of
 
 KIND = kind_of("seq2seq")
-SAID = "You are an annotator Read what follows which is a chat and answer the question Definition Question Answer with"
-SPOKEN = (*SAID.split(), "or", *"Is no communication much means x z : , . ? -".split(), *WORDS)
 SMALL = {"weights": "random-tiny", "epochs": 2, "patience": 0, "batch_size": 16, "learning_rate": 3e-3, "tokens": 256}
 END = 2  # of a text of the byte tokenizer
 
@@ -60,10 +55,6 @@ def expected_of(fitted, rows):
 
 FRAME = Frame("above", "before ", " after")
 TEXTS = st.text(alphabet="abc ", min_size=1, max_size=12)
-
-
-def ids_of(text):
-    return tuple(load_tokenizer(resolve("random-tiny")).ids([text])[0])
 
 
 @settings(deadline=None)
@@ -156,47 +147,6 @@ def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
     assert fitted.loss([prompt], [1]).item() == pytest.approx(losses[1], rel=1e-5)
     both = (losses[0] * len(fitted.options[0]) + losses[1] * len(fitted.options[1])) / sum(map(len, fitted.options[:2]))
     assert fitted.loss([prompt, prompt], [0, 1]).item() == pytest.approx(both, rel=1e-5)
-
-
-def test_few_logits_at_a_time_rank_alike(monkeypatch):
-    fitted, rows = trained(), rows_of("multiclass", 9, 3)
-    whole = fitted.predict(rows).logits
-    monkeypatch.setattr("harness.systems.answering.MOST_LOGITS", 1)
-    np.testing.assert_allclose(fitted.predict(rows).logits, whole, atol=1e-4)
-
-
-NO, COMMUNICATION, STOP, OPEN = 3, 4, 1, 0
-AFTER = {OPEN: {NO: 0.9, COMMUNICATION: 0.1}, NO: {COMMUNICATION: 0.8, STOP: 0.2}, COMMUNICATION: {STOP: 1.0}}
-
-
-class Constructed(torch.nn.Module):
-    """A model that says what AFTER has after each token, whatever it reads."""
-
-    def forward(self, input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, use_cache):
-        logits = torch.full((*decoder_input_ids.shape, 5), -1e9)
-        for row, ids in enumerate(decoder_input_ids.tolist()):
-            for place, id in enumerate(ids):
-                for token, share in AFTER.get(id, {}).items():
-                    logits[row, place, token] = np.log(share)
-        return type("Said", (), {"logits": logits})
-
-
-def test_no_does_not_beat_no_communication_because_it_begins_it():
-    model = EncoderDecoder.__new__(EncoderDecoder)
-    model.network, model.device, model.padding, model.start = Constructed(), torch.device("cpu"), OPEN, OPEN
-    prompts = [(NO, NO, NO)] * 2
-    ranked = model.scores(prompts, [(NO, STOP), (NO, COMMUNICATION, STOP)])
-    torch.testing.assert_close(ranked, torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log())
-    wrong = model.scores(prompts, [(NO,), (NO, COMMUNICATION)])
-    assert (wrong[:, 0] > wrong[:, 1]).all(), "without its end the shorter would win"
-
-
-def test_options_that_are_the_same_tokens_or_none_are_refused(words):
-    model = EncoderDecoder(resolve_t5(words), torch.device("cpu"))
-    with pytest.raises(BadInput, match="options 'yes' and 'nay' are the same tokens of these weights; rename one"):
-        model.options(["yes", "nay"], "")
-    with pytest.raises(BadInput, match="option ' ' has no token of these weights"):
-        model.options(["no", " "], "")
 
 
 # New tokens.
@@ -310,23 +260,6 @@ def test_an_instruction_enters_the_keys_of_the_cells_that_read_it_alone(tmp_path
     here = {"epitome_er": dataclasses.replace(plan.splits["epitome_er"], task=changed)}
     differing = [what for what, content, planned in _of_rows(Pack((cell,)), here) if content != planned]
     assert differing == ["instruction of epitome_er"]
-
-
-def test_a_task_without_an_instruction_is_refused_before_anything_runs(tmp_path, capsys):
-    entry = 'id = "tones"\nfiles = ["a.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\nclasses = ["cold", "warm"]\n'
-    (tmp_path / "tones.toml").write_text(entry)
-    rows = [f"text number {number},{'warm' if number % 2 else 'cold'}" for number in range(40)]
-    (tmp_path / "a.csv").write_text("\n".join(["t,l", *rows]))
-    study = tmp_path / "studies" / "study.toml"
-    study.parent.mkdir()
-    study.write_text(
-        f'extends = "tiny"\ntasks = ["tones"]\nregistry = ["{tmp_path}"]\nsystems = ["seq2seq"]\ntransfers = false\n'
-        '[system.seq2seq]\nweights = "random-tiny"\n'
-    )
-    arguments = ["plan", str(study), "--store", str(tmp_path / "runs"), "--data", str(tmp_path)]
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "system 'seq2seq' asks by an instruction, and task 'tones' has none; write [instruction] in its" in line
 
 
 def test_the_plan_counts_what_a_whole_model_keeps(tmp_path, tiny):

@@ -204,6 +204,11 @@ def test_what_a_system_cannot_read_is_refused_in_one_line(spy, tiny, toy_splits,
     reads(package="no_such_package", extra="forests")
     with pytest.raises(BadInput, match=r"needs an optional package; .* pip install 'empathy-transfer\[forests\]'"):
         system_cell("spy", "one", {"one": marked}, tiny)
+    reads(instructions=True)
+    with pytest.raises(
+        BadStudy, match=r"asks by an instruction, and task 'one' has none; write \[instruction\] in its"
+    ):
+        system_cell("spy", "one", {"one": marked}, tiny)
     reads(labels=("continuous",))
     with pytest.raises(BadStudy, match="predicts no binary label, and 'one' has one"):
         system_cell("spy", "one", {"one": marked}, tiny)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
-from harness.engines.local import WorkersEngine
-from harness.run.grid import Step
-from harness.study.plan import Pack
-from tests.harness.systems.test_own_systems import engine
+from tests.harness.systems.test_own_systems import assert_same_predictions, engine, run_on
 from tests.support.studies.small_study import run_systems, small_study
 from tests.support.systems.fake_server import MODEL, fake_server
 
@@ -47,15 +43,6 @@ def done(tmp_path_factory, server):
 
 def test_every_engine_gives_the_records_of_a_run_here(engine, done, server, store):
     study = studied(store.root, server)
-    steps = [Step(Pack((cell,))) for cell in study.plan.cells if cell.system]
-    if engine:
-        outcomes = list(engine.run(study.launch(threads=1), steps))
-    else:
-        _, runner = study._engine("local", 2, 1, "auto", lambda *_: None)
-        outcomes = list(WorkersEngine(2, 1).run(runner, steps))
-    assert [outcome.error for outcome in outcomes] == [None] * 6
-    for step in steps:
-        (cell,) = step.pack.cells
-        for name in ("test.parquet", "validation.parquet"):
-            ours, theirs = (pd.read_parquet(place.open(cell.key, name)) for place in (store, done.store))
-            pd.testing.assert_frame_equal(ours, theirs)
+    cells = [cell for cell in study.plan.cells if cell.system]
+    run_on(engine, study, cells)
+    assert_same_predictions(cells, store, done.store)

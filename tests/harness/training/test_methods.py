@@ -6,7 +6,6 @@ import dataclasses
 
 import adapters
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from adapters.composition import Stack
@@ -17,11 +16,11 @@ from harness.study.file import load_study
 from harness.study.methods import METHODS, Adapter, settings_of
 from harness.study.plan import make_plan
 from harness.training import model
-from harness.training import model as checks
 from harness.training.library import Trainer, composed
 from harness.training.recipe import Recipe, encoded
 from tasks.errors import BadStudy
 from tasks.registry import Registry
+from tests.support.studies.toy_column import logits_of, silent
 
 STACKING = [name for name, method in METHODS.items() if not method.no_stack]
 SMALL = {"compacter": 4}  # reduction factors that fit a width of 64
@@ -36,15 +35,6 @@ def study_of(study):
         return dataclasses.replace(study, trainer="lanes", adapter=adapter, **changes)
 
     return study_of
-
-
-def silent(*_):
-    """Watch nothing."""
-
-
-def logits_of(store, cell):
-    frame = pd.read_parquet(store.open(cell.key, "test.parquet"))
-    return frame[[name for name in frame if name.startswith("logit_")]].to_numpy()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -81,7 +71,7 @@ def pair(method, tiny):
     ids = torch.randint(5, 200, (4, 12), generator=torch.Generator().manual_seed(1))
 
     def fill(name, spread):
-        own, generator = checks.is_of_adapter(network, name), torch.Generator().manual_seed(ord(name))
+        own, generator = model.is_of_adapter(network, name), torch.Generator().manual_seed(ord(name))
         with torch.no_grad():
             for key, value in network.named_parameters():
                 if own(key):
@@ -166,16 +156,11 @@ def test_a_compacter_that_does_not_fit_the_backbone_is_refused_in_one_line_when_
 
 
 def test_other_settings_are_other_cells_and_the_library_trains_what_lanes_do_not_serve(study, tiny, toy_splits):
-    made = {
-        (adapter.method, adapter.non_linearity): make_cell(
-            dataclasses.replace(study, trainer="lanes", adapter=adapter),
-            tiny,
-            toy_splits("one"),
-            seed=1,
-            setting="full",
-        )
-        for adapter in (Adapter(), Adapter(non_linearity="gelu"), *(Adapter(name, SMALL.get(name)) for name in METHODS))
-    }
+    made = {}
+    for adapter in (Adapter(), Adapter(non_linearity="gelu"), *(Adapter(name, SMALL.get(name)) for name in METHODS)):
+        other = dataclasses.replace(study, trainer="lanes", adapter=adapter)
+        cell = make_cell(other, tiny, toy_splits("one"), seed=1, setting="full")
+        made[adapter.method, adapter.non_linearity] = cell
     assert len({cell.key for cell in made.values()}) == len(METHODS) + 1  # seq_bn is what is meant by default
     assert {name for name, cell in made.items() if cell.spec["trainer"] == "lanes"} == {("seq_bn", None)}
 

@@ -44,8 +44,4 @@ def test_a_second_attempt_is_the_same_one_at_smaller_rates_with_checkpoints_of_i
     assert (second.cells, second.recipe.learning_rates) == ([cells[1]], [0.0045])
     assert [attempt.run for attempt in (*first.folds(), *second.folds())] == ["fold-1", "fold-1-again"]
     folded = dataclasses.replace(first, splits=dataclasses.replace(splits, folds=(splits,) * 3))
-    assert [attempt.run for attempt in folded.folds()] == [
-        "fold-1",
-        "fold-2",
-        "fold-3",
-    ]
+    assert [attempt.run for attempt in folded.folds()] == ["fold-1", "fold-2", "fold-3"]

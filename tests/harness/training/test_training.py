@@ -14,13 +14,10 @@ from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell, seed_of
 from harness.training import model
-from harness.training import model as checks
 from harness.training.batches import training_batches
+from harness.training.library import composed
 from harness.training.recipe import Recipe
-
-
-def silent(*_):
-    """Watch nothing."""
+from tests.support.studies.toy_column import silent
 
 
 @pytest.fixture
@@ -87,22 +84,15 @@ def test_an_identity_intermediate_gives_the_baseline_exactly(study, tiny, store,
     assert flags[1] == flags[0] | {"dead_intermediate"}
 
 
-def composed(cells, tiny, store):
-    _, _, two, transfer = cells
-    network = model.load_backbone(tiny)
-    model.add_intermediate(network, store.open(two.key, "adapter/adapter.safetensors").parent)
-    model.add_target(network, Recipe.of([transfer]))
-    return network, transfer
-
-
 def test_the_wrong_call_order_fails_the_composition_and_the_liveness_check(cells, tiny, store):
-    network, transfer = composed(cells, tiny, store)
+    transfer = cells[3]
+    network = composed(transfer, tiny, store)
     network.set_active_adapters(Stack(model.INTERMEDIATE, transfer.target))
     network.train_adapter([transfer.target])  # sets what is active, too: the intermediate is silently gone
-    with pytest.raises(checks.WrongComposition, match="active adapters"):
-        checks.check_composition(network, Recipe.of([transfer]), transfer.label)
+    with pytest.raises(model.WrongComposition, match="active adapters"):
+        model.check_composition(network, Recipe.of([transfer]), transfer.label)
     batch = {"input_ids": torch.randint(5, 60, (4, 12)), "attention_mask": torch.ones(4, 12, dtype=torch.long)}
-    assert checks.liveness(network, transfer.target, batch) <= checks.ALIVE
+    assert model.liveness(network, transfer.target, batch) <= model.ALIVE
 
 
 def test_batches_are_a_permutation_sorted_from_long_to_short():

@@ -20,16 +20,13 @@ from harness.training.recipe import Part
 from tasks import metrics
 from tasks.splits.loading import Splits
 from tasks.task import Dataset, Example, Label, Task
+from tests.support.studies.toy_column import silent
 
 LABELS = {
     "multilabel": Label("label", "multilabel", ("calm", "warm", "cold"), separator=";"),
     "ordinal": Label("label", "ordinal", ("1", "2", "3")),
     "binary": Label("label", "binary", ("0", "1")),
 }
-
-
-def silent(*_):
-    """Watch nothing."""
 
 
 def toy(kind, count=(40, 16, 24), **fields):

@@ -28,9 +28,7 @@ class Column:
         training = {"epochs": EPOCHS, "batch_size": 8, "learning_rate": 2e-3}
         tasks = ("one", "two", "three", "four")
         self.study = StudyConfig("toy", tasks, backbone="random-tiny", max_tokens=48, training=training)
-        self.splits = {
-            name: toy_splits(name, seed=i, train=24) for i, name in enumerate(("one", "two", "three", "four"))
-        }
+        self.splits = {name: toy_splits(name, seed=i, train=24) for i, name in enumerate(tasks)}
         self.full = {name: self.cell(name) for name in self.splits}
         self.lanes = [self.cell("one", self.full[name]) for name in ("two", "three", "four")]
         self.base = self.store()
@@ -59,8 +57,7 @@ class Column:
     def store_with_baselines(self):
         """A new store whose baselines are those of the first one."""
         store = self.store()
-        store.root.mkdir()
-        (store.root / "objects").mkdir()
+        (store.root / "objects").mkdir(parents=True)
         for name in ("two", "three", "four"):
             key = self.full[name].key
             (store.root / "objects" / key).symlink_to(self.base.root / "objects" / key)
@@ -78,6 +75,16 @@ class Column:
         with pytest.raises(KeyboardInterrupt):
             self.run(store, cells, watch)
         return store
+
+
+def silent(*_):
+    """Watch nothing."""
+
+
+def logits_of(store, cell):
+    """The stored logits of a cell's test rows."""
+    frame = pd.read_parquet(store.open(cell.key, "test.parquet"))
+    return frame[[name for name in frame if name.startswith("logit_")]].to_numpy()
 
 
 def content(store, cell):

@@ -40,6 +40,16 @@ def network(
     return made.eval()
 
 
+def undropped(made):
+    """The network, of which nothing is dropped out in training either."""
+    for module in made.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if hasattr(module, "dropout_prob"):
+            module.dropout_prob = 0.0
+    return made
+
+
 def part(count=40, seed=0, longest=24, label="multiclass"):
     """Random rows of 3 to ``longest`` - 1 tokens with labels of this kind."""
     rng = np.random.default_rng(seed)

@@ -12,10 +12,13 @@ import pytest
 
 from harness.study.backbone import resolve
 from harness.study.systems import Fit, Fitted, Kind
+from harness.training.tokenizer import load_tokenizer
 from tasks.task import METRICS, Example, Instruction, Label, Turn
 
 WORDS = ("calm", "warm", "cold", "harsh", "grey", "loud")
 ASKS = Instruction("Is {text} no?", ("no", "no communication", "much"), "a chat", "A level is what it is.")
+SAID = "You are an annotator Read what follows which is a chat and answer the question Definition Question Answer with"
+SPOKEN = (*SAID.split(), "or", *"Is no communication much means x z : , . ? -".split(), *WORDS)  # by prompts of ASKS
 CLASSES = {"binary": 2, "multiclass": 3, "multilabel": 3, "ordinal": 3, "continuous": 0}
 
 
@@ -39,6 +42,11 @@ def rows_of(kind, count, seed):
         rationale = (WORDS[place],) if place else ()
         rows.append(Example(f"r{number}", f"g{number}", f"g{number}", context, text, answer, rationale))
     return tuple(rows)
+
+
+def ids_of(text):
+    """The ids of a text by the tiny backbone, which has a token per byte."""
+    return tuple(load_tokenizer(resolve("random-tiny")).ids([text])[0])
 
 
 def row_of(earlier, text, later):

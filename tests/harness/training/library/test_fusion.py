@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from adapters.composition import Fuse, Stack
@@ -17,7 +16,7 @@ from harness.training import library, model
 from harness.training.lanes.train import parent_adapter
 from harness.training.library import Trainer, composed
 from harness.training.recipe import Recipe
-from tests.support.studies.toy_column import content
+from tests.support.studies.toy_column import content, logits_of
 
 PARENTS = ["four", "three", "two"]
 
@@ -161,9 +160,8 @@ def test_the_fusion_is_saved_beside_the_targets_adapter_and_gives_the_stored_pre
     with torch.no_grad():
         for name, value in saved.items():
             own[name].copy_(value)
-    stored = pd.read_parquet(store.open(cell.key, "test.parquet"))
     again = Trainer(network, Recipe.of([cell]), 1).predict(column.encoded("test"))
-    np.testing.assert_array_equal(again, stored[[f"logit_{i}" for i in range(again.shape[1])]].to_numpy())
+    np.testing.assert_array_equal(again, logits_of(store, cell))
 
 
 def test_the_distance_of_values_from_the_identity_is_part_of_the_loss(column, trained):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -23,7 +22,8 @@ from harness.training.library import Trainer
 from harness.training.recipe import Attempt, Recipe
 from tasks import metrics
 from tasks.errors import BadStudy
-from tests.support.studies.toy_column import content
+from tests.support.studies.toy_column import content, logits_of
+from tests.support.studies.toy_lanes import undropped
 
 PARENTS = ["four", "three", "two"]
 
@@ -51,12 +51,7 @@ def begun(column, attempt):
     network = model.load_backbone(column.tiny)
     model.add_fresh(network, attempt.recipe, model.INTERMEDIATE, "joint")
     parents = library._parents(network, attempt)
-    for module in network.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-        if hasattr(module, "dropout_prob"):
-            module.dropout_prob = 0.0
-    return network.double(), parents
+    return undropped(network).double(), parents
 
 
 def by_a_plain_loop(network, parents, recipe):
@@ -141,9 +136,8 @@ def test_what_is_saved_gives_the_stored_predictions_again(column, trained):
         for name in ("adapter.safetensors", "model_head.safetensors"):
             for part, value in load_file(store.open(cell.key, f"adapter/{name}")).items():
                 own[part].copy_(value)
-    stored = pd.read_parquet(store.open(cell.key, "test.parquet"))
     again = Trainer(network, recipe, 1).predict(column.encoded("test"))
-    np.testing.assert_array_equal(again, stored[[f"logit_{i}" for i in range(again.shape[1])]].to_numpy())
+    np.testing.assert_array_equal(again, logits_of(store, cell))
     files = store.get(cell.key).files
     assert not any(task in name for name in files for task in PARENTS), "no head of a parent"
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from transformers import BertConfig, BertModel, BertTokenizerFast, set_seed
 
-from harness.cli.main import main
 from harness.study.backbone import resolve
 from harness.training.model import load_backbone
 from harness.training.pretraining import (
@@ -153,31 +152,20 @@ def test_what_is_asked_otherwise_does_not_go_on_from_another_training(backbone, 
     assert steps[0] == 1
 
 
-def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, capsys):
+def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, command):
     synthetic.write(tmp_path / "data", ["epitome"], rows=240, seed=1)
     splits = load(Registry.load().task("epitome_er"), tmp_path / "data")
     later = {" ".join(text.casefold().split()) for text in later_texts(splits)}
     file = tmp_path / "texts.txt"
     file.write_text("\n".join([*texts(120), *sorted(later)[:5]]) + "\n")
-    words = [
-        "adapter",
-        "pretrain",
-        str(backbone.folder),
-        "--data",
-        str(tmp_path / "data"),
-        "--epochs",
-        "1",
-        "--max-tokens",
-        "32",
-    ]
-    given = [*words, "--texts", str(file), "--apart-from", "epitome_er"]
-    assert main([*given, "--out", str(tmp_path / "a"), "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    words = ("adapter", "pretrain", backbone.folder, "--data", tmp_path / "data", "--epochs", 1, "--max-tokens", 32)
+    code, out, _ = command(*words, "--texts", file, "--apart-from", "epitome_er", "--out", tmp_path / "a", "--json")
+    printed = json.loads(out)
+    assert code == 0
     assert printed["left out"]["of later rows"] == 5
     assert printed["texts"] + printed["held out"] == 120
-    assert main([*words, "--task", "epitome_er", "--out", str(tmp_path / "b")]) == 0
-    printed = capsys.readouterr().out
-    assert "perplexity" in printed and "its head was new, so the first says little" in printed
+    code, out, _ = command(*words, "--task", "epitome_er", "--out", tmp_path / "b")
+    assert code == 0 and "perplexity" in out and "its head was new, so the first says little" in out
     assert not {" ".join(text.casefold().split()) for text in training_texts(splits)} <= later
 
 
@@ -192,11 +180,10 @@ def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, caps
         (["{folder}", "--texts", "{file}", "--epochs", "0", "--out", "{new}"], "epochs 0 is not a whole number from 1"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(backbone, tmp_path, capsys, words, line):
+def test_what_cannot_be_used_is_one_line(backbone, tmp_path, command, words, line):
     for name, count in (("file", 120), ("few", 50)):
         (tmp_path / name).write_text("\n".join(texts(count)) + "\n")
     places = {name: str(tmp_path / name) for name in ("file", "few", "new")} | {"folder": str(backbone.folder)}
-    assert main(["adapter", "pretrain", *(word.format(**places) for word in words)]) == 2
-    said = capsys.readouterr().err
-    assert line in said and len(said.splitlines()) == 1
+    code, _, said = command("adapter", "pretrain", *(word.format(**places) for word in words))
+    assert code == 2 and line in said and len(said.splitlines()) == 1
     assert not (tmp_path / "new").exists()
