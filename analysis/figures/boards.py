@@ -57,7 +57,7 @@ from analysis.gains.cells import Manifest
 from analysis.results.comparisons import FULL, LEARNS, TEACHES, context_by_task
 from analysis.results.leaderboard import Leaderboard
 from analysis.results.study_results import StudyResults
-from analysis.tables import Declared, bare, framed, signed
+from analysis.tables import Declared, bare, framed, interval_columns, signed
 from tasks.plain_text import counted, harmless
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ COLUMNS = {
     "role": Declared("str", "system, or what of the adapters it is"),
     "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: none, or it leaks"),
     "score": Declared("float64", "test score"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "is_tied": Declared("boolean", "no more than chance apart from the highest score; undefined: not tested"),
 }
 BOARD_CAPTION = (
@@ -298,8 +297,7 @@ RELIABILITY_COLUMNS = {
     "bin": Declared("int64", "from the least probable, from 1"),
     "probability": Declared("float64", "mean probability of what was decided"),
     "right": Declared("float64", "share that is right"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "n": Declared("int64", "answers of the bin"),
 }
 ACROSS, ACROSS_NARROW = 5, 2  # panels side by side, on a page and in a column of it

@@ -56,7 +56,7 @@ from analysis.figures.uncertainty_map import CORRECTION
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
-from analysis.tables import Declared, bare, framed, signed
+from analysis.tables import Declared, bare, framed, interval_columns, signed
 from tasks.plain_text import counted, harmless
 
 FOREST = "forest"
@@ -70,8 +70,7 @@ COLUMNS = {
     "seed": Declared("Int64", "the training run, of a seed"),
     "score": Declared("float64", "test score, of what is no gain"),
     "points": Declared("float64", "points over the target alone"),
-    "low": Declared("float64", "lower end of the 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "is_significant": Declared("bool", "the corrected p is at most .05; not if the target has not learned"),
 }
 FLOOR, WHOLE, BAND, GAIN, HARM = "#8a6d00", "#5b2a86", "#e3e3e0", "#2166ac", "#b2182b"

@@ -62,7 +62,7 @@ from analysis.gains.baselines import of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
-from analysis.tables import Declared, framed, signed
+from analysis.tables import Declared, framed, interval_columns, signed
 from tasks.plain_text import counted, harmless
 
 WIDEST_PLACE, NARROWEST = 40.0, 6.6  # points of a square's place at most, and at least for a name beside each
@@ -254,8 +254,7 @@ COLUMNS = {
     "metric": Declared("str", "metric of the target"),
     "status": Declared("str", "done, missing, undefined, or same task"),
     "points": Declared("float64", "gain in points"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "df": Declared("float64", "degrees of freedom behind it"),
     "p_corrected": Declared("float64", "p after the correction by which gains are called significant"),
     "size": Declared("float64", "area of the square as a share of its place"),

@@ -32,7 +32,7 @@ from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import SEED, uncorrected_gains
 from analysis.gains.pairs import FEW_GROUPS, conditional_on, flags_of
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
-from analysis.tables import Declared, bare, framed
+from analysis.tables import Declared, bare, framed, interval_columns
 
 RANGE = {"macro_f1": (0.0, 1.0), "multilabel_f1": (0.0, 1.0), "pearson_r": (-1.0, 1.0)}
 TYPES = {
@@ -123,8 +123,7 @@ OTHERS = {
     "baseline": Declared("float64", "score of the target alone"),
     "score": Declared("float64", "score of the transfer"),
     "points": Declared("float64", "100 (score - baseline)"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "p": Declared("float64", "two-sided, that the true gain is 0; not corrected"),
     "p_bh": Declared("float64", "p after Benjamini and Hochberg over all gains by second metrics"),
 }
@@ -195,8 +194,7 @@ LEARNED = {
     "words_system": Declared("str", "their name in the study; empty: not run"),
     "alone": Declared("float64", "test score of the target alone, mean over seeds"),
     "difference": Declared("float64", "100 (alone - words)"),
-    "low": Declared("float64", "lower end of its 95 % interval, through groups of test items, for these training runs"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns("{}", ", through groups of test items, for these training runs"),
     "p_below": Declared("float64", "one-sided, that these runs are truly below words; not corrected"),
     "is_above_floor": Declared("boolean", "alone is above floor"),
     "is_below_words": Declared("boolean", f"p_below is at most {LEVEL:g}"),

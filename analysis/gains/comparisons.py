@@ -36,7 +36,7 @@ from analysis.gains.corrections import GainTest, Reach, step_down
 from analysis.gains.gains import GROWTH_NAMES, SEED, TYPES, uncorrected_gains
 from analysis.gains.pairs import Peers
 from analysis.gains.significance import DRAWS, LEVEL, FloatArray, difference_evidence
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 
 KEPT = ("intermediate_version", "p_bh", "significant", "target_has_learned", *GROWTH_NAMES)  # of gains alone
 CONTROL_TYPES = {"control": "str", **{name: kind for name, kind in TYPES.items() if name not in KEPT}}
@@ -130,12 +130,10 @@ OF_GAINS = {
     "baseline": Declared("float64", "test score of the target alone, in the same setting"),
     "score": Declared("float64", "test score on the merge"),
     "points": Declared("float64", "100 (score - baseline)"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "upper end"),
+    **interval_columns(),
     "p": Declared("float64", "two-sided, that the true gain is 0; not corrected"),
     "points_over_full": Declared("float64", "100 (score - that of the target alone with all data)"),
-    "low_over_full": Declared("float64", "lower end of its 95 % interval"),
-    "high_over_full": Declared("float64", "upper end"),
+    **interval_columns("{}_over_full"),
     "conditional": Declared("str", "training runs that the inference holds for"),
     "n_test": Declared("Int64", "test rows"),
     "n_groups": Declared("Int64", "groups of test rows"),
@@ -148,8 +146,7 @@ OF_GAINS = {
 def _against(name: str, what: str) -> dict[str, Declared]:
     return {
         f"less_{name}": Declared("float64", f"100 (score - that of {what})"),
-        f"low_less_{name}": Declared("float64", "lower end of its 95 % interval"),
-        f"high_less_{name}": Declared("float64", "upper end"),
+        **interval_columns(f"{{}}_less_{name}"),
         f"p_{name}": Declared("float64", "two-sided, that the true difference is 0"),
         f"p_max_{name}": Declared(
             "float64", "p corrected for all merged rows of the target by their largest difference"
@@ -171,8 +168,7 @@ MEANS = {
     "setting": Declared("str", "share of the targets' training data"),
     "n_targets": Declared("int64", "targets that have the row"),
     "points": Declared("float64", "mean gain over targets"),
-    "low": Declared("float64", "lower end of its 95 % interval, Student's t over targets"),
-    "high": Declared("float64", "upper end"),
+    **interval_columns("{}", ", Student's t over targets"),
     **{
         field: Declared("float64", f"mean over targets of the difference from {what}, or an end of its interval")
         for name, what in AGAINST.items()

@@ -39,7 +39,7 @@ from analysis.gains.corrections import (
 )
 from analysis.gains.pairs import Gain, Grid
 from analysis.gains.significance import DRAWS, LEVEL, Groups, score_draws, shared_variance
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 from tasks.metrics import MEASURES
 
 PAIR = ["intermediate", "target", "setting"]
@@ -253,8 +253,7 @@ COLUMNS = {
     "points": Declared("float64", "100 (score - baseline)"),
     "fisher_z": Declared("float64", "difference of mean atanh r; of correlations only"),
     "percent": Declared("float64", "100 (score - baseline) / baseline; undefined where the baseline is below .05"),
-    "low": Declared("float64", "lower end of the 95 % interval of points"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns("{}", " of points"),
     "standard_error": Declared("float64", "of points, through groups of test items and through seeds"),
     "seed_error": Declared("float64", "the part of it through seeds; 0 if conditional on one training run"),
     "run_error": Declared("float64", "standard error through test items that one run would have had, mean over seeds"),
@@ -273,8 +272,7 @@ COLUMNS = {
     "significant": Declared("bool", "p_bh is at most .05"),
     "full_baseline": Declared("float64", "test score of the target alone with all its training data"),
     "points_over_full": Declared("float64", "100 (score - full_baseline)"),
-    "low_over_full": Declared("float64", "lower end of its 95 % interval"),
-    "high_over_full": Declared("float64", "its upper end"),
+    **interval_columns("{}_over_full"),
     "standard_error_over_full": Declared("float64", "of points_over_full"),
     "df_over_full": Declared("float64", "its degrees of freedom"),
     "p_over_full": Declared("float64", "two-sided, that the true gain over the full baseline is 0; not corrected"),

@@ -46,7 +46,7 @@ from analysis.results.answers import (
     stored_marks,
 )
 from analysis.results.comparisons import Answers, answers_by_repeat, nadeau_bengio, pairwise, repeats_of
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 from tasks.metrics import accuracy, of_classes
 
 WEIGHTS = ".safetensors"
@@ -69,8 +69,7 @@ BOARD = {
     "metric": Declared("str", "metric of the target, as tasks.metrics names it"),
     "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: the score is, or it leaks"),
     "score": Declared("float64", "test score, mean over seeds"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "is_tied": Declared("boolean", "not significantly different from the highest score; undefined: not tested"),
     "validation": Declared("float64", "validation score, mean over seeds"),
     "accuracy": Declared("float64", "share of right answers; undefined for numbers"),
@@ -99,8 +98,7 @@ PAIRS = {
     "a": Declared("str", "contestant, as ``system`` of the leaderboard"),
     "b": Declared("str", "the other"),
     "points": Declared("float64", "100 (score of a - score of b)"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "p": Declared("float64", "two-sided, that the true scores are equal; not corrected"),
     "p_max": Declared("float64", "p after the step-down maximum over the pairs of target and setting that do not leak"),
     "significant": Declared("bool", "p_max is at most .05"),

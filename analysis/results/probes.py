@@ -54,7 +54,7 @@ from analysis.gains.cells import Manifest, planned_cells, predictions
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
 from analysis.results.leaderboard import Contestant, contestants_of
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 from tasks.errors import BadInput
 from tasks.metrics import MEASURES
 from tasks.plain_text import nearest
@@ -75,8 +75,7 @@ PROBED = {
     "n_groups": Declared("int64", "groups that the changed rows fall into"),
     "n_seeds": Declared("int64", "training runs behind the row"),
     "changed": Declared("float64", "share of decisions that change, mean over seeds"),
-    "changed_low": Declared("float64", "lower end of its 95 % interval"),
-    "changed_high": Declared("float64", "its upper end"),
+    **interval_columns("changed_{}"),
     "context_alone": Declared(
         "float64", "share that would change if the same decisions followed from the context alone"
     ),
@@ -84,8 +83,7 @@ PROBED = {
     "score": Declared("float64", "metric on these rows before, mean over seeds"),
     "score_after": Declared("float64", "the same after"),
     "drop": Declared("float64", "score - score_after"),
-    "drop_low": Declared("float64", "lower end of its 95 % interval, paired over groups"),
-    "drop_high": Declared("float64", "its upper end"),
+    **interval_columns("drop_{}", ", paired over groups"),
     "p": Declared("float64", "two-sided, that the drop is 0; not corrected"),
 }
 
@@ -98,8 +96,7 @@ INSERTED = {
     "n": Declared("int64", "replies, each of a conversation of its own"),
     "empathetic": Declared("int64", "replies of a level above the lowest"),
     "share": Declared("float64", "empathetic / n"),
-    "low": Declared("float64", "lower end of its 95 % interval (Wilson)"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns("{}", " (Wilson)"),
 }
 
 
@@ -386,17 +383,14 @@ ARRANGED = {
     "n_groups": Declared("int64", "groups that they fall into"),
     "n_seeds": Declared("int64", "training runs behind the row"),
     "changed": Declared("float64", "share of answers that change, mean over seeds"),
-    "changed_low": Declared("float64", "lower end of its 95 % interval"),
-    "changed_high": Declared("float64", "its upper end"),
+    **interval_columns("changed_{}"),
     "score": Declared("float64", "macro-F1 on these rows before, mean over seeds"),
     "score_after": Declared("float64", "the same after"),
     "shift": Declared("float64", "points: 100 (score_after - score)"),
-    "shift_low": Declared("float64", "lower end of its 95 % interval, paired over groups"),
-    "shift_high": Declared("float64", "its upper end"),
+    **interval_columns("shift_{}", ", paired over groups"),
     "p": Declared("float64", "two-sided, that the shift is 0; not corrected"),
     "preference": Declared("float64", "of the first half of the list over the second, from -1 to 1; 0: of neither"),
-    "preference_low": Declared("float64", "lower end of its 95 % interval"),
-    "preference_high": Declared("float64", "its upper end"),
+    **interval_columns("preference_{}"),
     "preference_p": Declared("float64", "two-sided, that neither end is preferred; not corrected"),
     "prefers": Declared("str", "first, last, or neither where preference_p is above .05; empty: not compared"),
     "unanswered": Declared("float64", "share of rows after without an answer, which count as wrong"),

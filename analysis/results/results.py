@@ -26,7 +26,7 @@ from analysis.gains.gains import SEED
 from analysis.gains.gains import gains as gains_of
 from analysis.gains.pairs import SMALLEST_BASELINE
 from analysis.gains.significance import DRAWS
-from analysis.tables import Declared, few, framed, inline
+from analysis.tables import Declared, few, framed, inline, interval_columns
 from tasks.errors import BadRow, MissingData
 from tasks.metrics import MEASURES
 from tasks.plain_text import counted, nearest
@@ -46,8 +46,7 @@ GAINS = {
     "p": Declared("float64", "two-sided, that the true gain is 0"),
     "p_bh": Declared("float64", "p after Benjamini and Hochberg over all pairs"),
     "gain_over_full": Declared("float64", "score - the baseline with all data"),
-    "low_over_full": Declared("float64", "lower end of its 95 % interval"),
-    "high_over_full": Declared("float64", "upper end of its 95 % interval"),
+    **interval_columns("{}_over_full"),
     "standard_error_over_full": Declared("float64", "of gain_over_full"),
     "df_over_full": Declared("float64", "degrees of freedom of that standard error"),
     "p_over_full": Declared("float64", "two-sided, that the true gain over the full baseline is 0"),
