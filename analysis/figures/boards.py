@@ -24,7 +24,6 @@ from analysis.figures.plan import (
     GAP,
     GRID,
     INK,
-    LEGEND,
     MINUS,
     NARROW,
     PAGE,
@@ -40,14 +39,12 @@ from analysis.figures.plan import (
     Plan,
     Planned,
     described,
-    entries,
+    finished,
     fitting,
     heading,
-    legend,
     of_setting,
     panels_on,
     parts_of,
-    rounded,
     title_of,
     titles_of,
     training_data,
@@ -147,15 +144,13 @@ def board_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
     layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # rows do not overlap
     # What the marks mean; those that do not occur are left out.
     is_system = frame.role == SYSTEM
-    drawn_items = [
-        (is_system.any(), Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval")),
-        ((~is_system).any(), Item(_key(OWN, OWN), 16.0, "adapters, or the whole model")),
-        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, SOFT, SOFT, 0.8)], 4.0, "highest, or tied with it")),
-        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", SOFT, 0.8)], 4.0, "lower, or not tested")),
-    ]
-    items = [item for occurs, item in drawn_items if occurs]
-    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
-    return rounded(Plan(full, bottom + EDGE, board_words(frame, title), layers, top, entries(items)))
+    items = (
+        Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval", is_system.any()),
+        Item(_key(OWN, OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
+        Item(lambda x, y: [Dot(x + 2.0, y, 1.9, SOFT, SOFT, 0.8)], 4.0, "highest, or tied with it"),
+        Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", SOFT, 0.8)], 4.0, "lower, or not tested"),
+    )
+    return finished(layers, items, top, full, board_words(frame, title))
 
 
 def _axis(part: pd.DataFrame) -> tuple[float, float]:
@@ -364,15 +359,13 @@ def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) ->
     layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # panels do not overlap
     # What the marks mean; those that do not occur are left out.
     is_system = frame.role == SYSTEM
-    shown = [
-        (is_system.any(), Item(_reliability_key(OTHERS), 16.0, "system: share of right answers of a bin")),
-        ((~is_system).any(), Item(_reliability_key(OWN), 16.0, "adapters, or the whole model")),
-        (True, Item(lambda x, y: [Line(x, y + 3.0, x + 8.0, y - 3.0, GRID, 0.8)], 8.0, "as often as said")),
-        (True, Item(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers")),
-    ]
-    items = [item for occurs, item in shown if occurs]
-    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
-    return rounded(Plan(full, bottom + EDGE, reliability_words(frame, title), layers, top, entries(items)))
+    items = (
+        Item(_reliability_key(OTHERS), 16.0, "system: share of right answers of a bin", is_system.any()),
+        Item(_reliability_key(OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
+        Item(lambda x, y: [Line(x, y + 3.0, x + 8.0, y - 3.0, GRID, 0.8)], 8.0, "as often as said"),
+        Item(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers"),
+    )
+    return finished(layers, items, top, full, reliability_words(frame, title))
 
 
 def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tuple[list[Mark], list[Label]]:

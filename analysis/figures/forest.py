@@ -22,7 +22,6 @@ from analysis.figures.plan import (
     GAP,
     GRID,
     INK,
-    LEGEND,
     MINUS,
     PAGE,
     SMALLEST,
@@ -38,14 +37,12 @@ from analysis.figures.plan import (
     Planned,
     Triangle,
     described,
-    entries,
+    finished,
     fitting,
     heading,
-    legend,
     of_setting,
     panels_on,
     parts_of,
-    rounded,
     title_of,
     titles_of,
     training_data,
@@ -261,20 +258,18 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
     # What the marks mean; those that do not occur are left out.
     kinds = set(frame.kind)
     framed_text = f"p \u2264 {f'{LEVEL:.2f}'.removeprefix('0')}, {CORRECTION}"
-    drawn_items = [
-        (True, Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval")),
-        (True, Item(_sure_key, 34.0, "gain, harm: the interval excludes 0")),
-        (True, Item(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, UNSURE, INK, 0.7)], 6.0, framed_text)),
-        ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
-        (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
-        ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
-        (MERGED in kinds, Item(lambda x, y: [Line(x, y, x + 10.0, y, INK, 0.7)], 10.0, "below: merged intermediates")),
-        ("floor" in kinds, Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0")),
-        ("whole model" in kinds, Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model")),
-    ]
-    items = [item for occurs, item in drawn_items if occurs]
-    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
-    return rounded(Plan(full, bottom + EDGE, forest_words(frame, title), layers, top, entries(items)))
+    items = (
+        Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval"),
+        Item(_sure_key, 34.0, "gain, harm: the interval excludes 0"),
+        Item(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, UNSURE, INK, 0.7)], 6.0, framed_text),
+        Item(lambda x, y: [Dot(x + at, y, 0.75, SOFT) for at in (1.0, 4.0)], 5.0, "seeds", "seed" in kinds),
+        Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone"),
+        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls", "control" in kinds),
+        Item(lambda x, y: [Line(x, y, x + 10.0, y, INK, 0.7)], 10.0, "below: merged intermediates", MERGED in kinds),
+        Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0", "floor" in kinds),
+        Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model", "whole model" in kinds),
+    )
+    return finished(layers, items, top, full, forest_words(frame, title))
 
 
 def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, limit: float) -> dict[str, list[Mark]]:

@@ -276,7 +276,7 @@ def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
         figure = _contamination_heatmap(squares, title)
         paths = [stem.with_name(f"{stem.name}{ending}") for ending in (".png", ".svg")]
         write_bytes(paths[0], file_of(figure, "png", dpi=150))
-        write_bytes(paths[1], file_of(figure, "svg", metadata={"Date": None}))
+        write_bytes(paths[1], file_of(figure, "svg"))
     return paths
 
 

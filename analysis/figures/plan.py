@@ -18,20 +18,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from adapters_store.disk import write_bytes
 from analysis.figures.drawing import (
     FigureFiles,
     empty_figure,
     file_of,
     luminance,
-    named,
     on_a_line,
-    pictures,
     plain_text_settings,
+    write_figure_files,
 )
 from analysis.gains.cells import Manifest
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import FIGURES, as_written, signed, write_csv
+from analysis.tables import FIGURES, signed
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
@@ -45,7 +43,6 @@ SMALLEST = 6.0  # points of any text, as in print
 INK, SOFT, PAPER = "#1d2126", "#565d66", "#ffffff"
 CAPITAL = 0.365  # half the height of a capital letter, in sizes of the font: how far below its middle a line stands
 FONT_FAMILY = "DejaVu Sans"
-DPI = 200
 SETTINGS: dict[Any, Any] = {"text.hinting": "none"}  # letters as wide as they are measured
 
 
@@ -137,14 +134,6 @@ class Plan(NamedTuple):
     def labels(self) -> list[Label]:
         """All texts."""
         return [mark for mark in self.marks() if isinstance(mark, Label)]
-
-
-def rounded(plan: Plan) -> Plan:
-    """The plan with all places and sizes in hundredths of a point, so that equal frames give equal plans."""
-    layers = {name: [_rounded(mark) for mark in layer] for name, layer in plan.layers.items()}
-    sizes = {name: _hundredths(getattr(plan, name)) for name in ("width", "height", "foot")}
-    entries = [entry._replace(marks=list(map(_rounded, entry.marks))) for entry in plan.entries]
-    return plan._replace(layers=layers, entries=entries, **sizes)
 
 
 def _rounded(mark: Any) -> Any:  # noqa: ANN401 - a mark of any kind
@@ -246,16 +235,25 @@ Key = Callable[[float, float], Sequence[Mark]]  # the marks of a key, from its l
 
 
 class Item(NamedTuple):
-    """What a legend is made of: a key of this width, and what it means."""
+    """What a legend is made of: a key of this width, what it means, and whether what it explains ``occurs``."""
 
     key: Key
     width: float
     text: str
+    occurs: Any = True
 
 
-def entries(items: Sequence[Item]) -> list[Entry]:
-    """The items, each by itself."""
-    return [Entry(item.width, item.key(0.0, LINE_PITCH / 2), item.text) for item in items]
+def finished(layers: Layers, items: Iterable[Item], foot: float, width: float, alt: str) -> Plan:
+    """The plan of these layers, and from ``foot`` on of a legend of the items that occur."""
+    shown = [item for item in items if item.occurs]
+    below, bottom = legend(shown, EDGE, foot, width - 2 * EDGE)
+    each = [Entry(item.width, item.key(0.0, LINE_PITCH / 2), item.text) for item in shown]
+    plan = Plan(width, bottom + EDGE, alt, {**layers, LEGEND: below}, foot, each)
+    # All places and sizes are in hundredths of a point, so that equal frames give equal plans.
+    placed = {name: [_rounded(mark) for mark in layer] for name, layer in plan.layers.items()}
+    sizes = {name: _hundredths(getattr(plan, name)) for name in ("width", "height", "foot")}
+    entries = [entry._replace(marks=list(map(_rounded, entry.marks))) for entry in plan.entries]
+    return plan._replace(layers=placed, entries=entries, **sizes)
 
 
 def legend(items: Sequence[Item], x: float, y: float, width: float) -> tuple[list[Mark], float]:
@@ -415,32 +413,6 @@ def figure_of_plan(frame: pd.DataFrame, title: str, *, planner: Planner) -> Figu
     return drawn(planner(frame, title))
 
 
-def write_plan_files(
-    frame: pd.DataFrame, stem: Path, title: str, planner: Planner, *, kept: Kept = NOWHERE, prints: bool = False
-) -> FigureFiles:
-    """Write the frame as CSV and its plan as SVG and PNG, and as PDF where it ``prints``.
-
-    Equal frames give equal bytes. A figure that is ``kept`` is not drawn again: ``planner`` is a function with a name
-    or a partial of such.
-    """
-    write_csv(frame, stem)
-    frame = as_written(frame)
-    files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
-    draw = partial(figure_of_plan, planner=planner)
-    asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": DPI}
-
-    def made(write: Callable[[Figure], dict[str, bytes]]) -> dict[str, bytes]:
-        with plain_text_settings(stem.name, **SETTINGS, **{"pdf.fonttype": 42}):
-            return write(draw(frame, title))
-
-    contents = kept.parts("planned figure", asked, lambda: made(lambda figure: pictures(figure, DPI)))
-    if prints:
-        contents |= kept.parts("planned print", asked, lambda: made(lambda figure: {"pdf": _print_of(figure)}))
-    for ending, content in contents.items():
-        write_bytes(stem.with_name(f"{stem.name}.{ending}"), content)
-    return files
-
-
 def _whole(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> list[tuple[str, pd.DataFrame]]:
     """A figure that stands on one page whatever its width."""
     return [(name, frame)]
@@ -469,8 +441,10 @@ class Planned:
 
     def write(self, out: Path, kept: Kept = NOWHERE, *, prints: bool = False) -> list[FigureFiles]:
         """Draw its parts, unless they are kept, into its folder below ``out``, with their frames."""
+        draw = partial(figure_of_plan, planner=self.planner)
+        further: dict[str, Any] = {"kept": kept, "settings": {**SETTINGS, "pdf.fonttype": 42}, "prints": prints}
         return [
-            write_plan_files(part, out / self.folder / name, self.title, self.planner, kept=kept, prints=prints)
+            write_figure_files(part, out / self.folder / name, self.title, draw, **further)
             for name, part in self.parts(self.frame, self.name)
         ]
 
@@ -488,12 +462,7 @@ def training_data(setting: str) -> str:
 def svg_of_plan(plan: Plan, salt: str) -> bytes:
     """The plan as SVG, whose names of parts hang on ``salt``."""
     with plain_text_settings(salt, **SETTINGS):
-        return file_of(drawn(plan), "svg", metadata={"Date": None})
-
-
-def _print_of(figure: Figure) -> bytes:
-    """The figure as PDF, without the time at which it was made."""
-    return file_of(figure, "pdf", metadata={"CreationDate": None})
+        return file_of(drawn(plan), "svg")
 
 
 KINDS = {Box: "b", Dot: "d", Line: "l", Triangle: "t", Label: "s"}

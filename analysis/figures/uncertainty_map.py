@@ -27,7 +27,6 @@ from analysis.figures.plan import (
     EDGE,
     GRID,
     INK,
-    LEGEND,
     MINUS,
     PAGE,
     POINTS_PER_CM,
@@ -44,13 +43,11 @@ from analysis.figures.plan import (
     Planned,
     Triangle,
     described,
-    entries,
+    finished,
     fitting,
     heading,
-    legend,
     of_setting,
     outline,
-    rounded,
     text_width,
     title_of,
     titles_of,
@@ -556,20 +553,22 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
     # What area, colour, numbers, frames and marks mean; marks that do not occur are left out.
     level = f"{LEVEL:.2f}".removeprefix("0")
     area = f"area: |gain| / half-width of its 95 % interval (few seeds count less); here 1, 2, and {FULL:.0f} or more"
-    shown = {*frame.status, *map(_empty_state, frame.itertuples())}
+    shown, is_contaminated = {*frame.status, *map(_empty_state, frame.itertuples())}, frame.is_contaminated.any()
     beside = "beside the map: a gain; one whose interval excludes 0; one beyond the axis; bar: median"
     items = [
         Item(_area_key, 28.0, area),
         Item(_colour_key, 62.0, f"gain: {whole(-LIMIT)} points or less to {whole(LIMIT)} or more"),
         Item(_harm_key, 9.0, "with a bar: harm"),
-        *_number_item(frame, texts),
+        _number_item(texts, is_sure(frame).any()),
         Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
-        *(item for name, item in _corners().items() if frame[name].any()),
-        *(item for state, item in _states().items() if state in shown),
-        *([Item(lambda x, y: (), 0.0, BRACKETS)] if frame.is_unlearned.any() else []),
+        Item(lambda x, y: [_left_corner(x, y + 4.0, 8.0, 22.0)], 7.0, "collapsed training", frame.is_collapsed.any()),
+        Item(lambda x, y: [_right_corner(x, y + 4.0, 7.0, 22.0)], 7.0, "contaminated test items", is_contaminated),
+        Item(lambda x, y: _struck(x + 4.0, y, 14.0), 8.0, "not finished", "missing" in shown),
+        Item(lambda x, y: _ring(x + 4.0, y, 16.0), 8.0, "no value or no interval", "undefined" in shown),
+        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, SAME, GRID, 0.4)], 8.0, "same task", "same task" in shown),
+        Item(lambda x, y: (), 0.0, BRACKETS, frame.is_unlearned.any()),
         Item(_dots_key, 22.0, beside),
     ]
-    below, height = legend(items, EDGE, foot, layout.width - 2 * EDGE)
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
         "squares": [
@@ -582,9 +581,8 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
         "names": [*words, *names(frame, layout)],
         "brackets": brackets(frame, layout),
         "marginals": [*strip_above(frame, layout), *strip_beside(frame, layout)],
-        LEGEND: below,
     }
-    return rounded(Plan(layout.width, height + EDGE, map_words(frame, title), layers, foot, entries(items)))
+    return finished(layers, items, foot, layout.width, map_words(frame, title))
 
 
 def map_words(frame: pd.DataFrame, title: str) -> str:
@@ -710,33 +708,15 @@ def _numbers(layout: Layout, texts: Texts) -> list[Label]:
 # The legend.
 
 
-def _number_item(frame: pd.DataFrame, texts: Texts) -> list[Item]:
+def _number_item(texts: Texts, is_any_sure: bool) -> Item:
     """What a number means, or why none is written."""
-    if not is_sure(frame).any():
-        return []
     if not texts:
-        return [Item(lambda x, y: (), 0.0, "too many tasks for numbers, which stand in the CSV file and on the page")]
+        words = "too many tasks for numbers, which stand in the CSV file and on the page"
+        return Item(lambda x, y: (), 0.0, words, is_any_sure)
     example = next(iter(texts.values()))
-
-    def key(x: float, y: float) -> Sequence[Mark]:
-        return (Label(x, y + CAPITAL * NUMBER, example, NUMBER),)
-
-    return [Item(key, text_width(example, NUMBER) + 1.0, "gain in points: 95 % interval excludes 0")]
-
-
-def _corners() -> dict[str, Item]:
-    return {
-        "is_collapsed": Item(lambda x, y: [_left_corner(x, y + 4.0, 8.0, 22.0)], 7.0, "collapsed training"),
-        "is_contaminated": Item(lambda x, y: [_right_corner(x, y + 4.0, 7.0, 22.0)], 7.0, "contaminated test items"),
-    }
-
-
-def _states() -> dict[str, Item]:
-    return {
-        "missing": Item(lambda x, y: _struck(x + 4.0, y, 14.0), 8.0, "not finished"),
-        "undefined": Item(lambda x, y: _ring(x + 4.0, y, 16.0), 8.0, "no value or no interval"),
-        "same task": Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, SAME, GRID, 0.4)], 8.0, "same task"),
-    }
+    width = text_width(example, NUMBER) + 1.0
+    words = "gain in points: 95 % interval excludes 0"
+    return Item(lambda x, y: (Label(x, y + CAPITAL * NUMBER, example, NUMBER),), width, words)
 
 
 def _area_key(x: float, y: float) -> list[Mark]:

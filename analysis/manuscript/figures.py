@@ -76,9 +76,9 @@ def _printed(sheet: Sheet, width: float, banner: str) -> dict[str, bytes]:
         with mpl.rc_context({**EMBEDDED, **SETTINGS}):
             figure = sheet.draw(sheet.frame, banner.strip(" :"))
             _centre(figure, width / CM_PER_INCH)
-            return {"pdf": file_of(figure, "pdf", metadata={"CreationDate": None})}
+            return {"pdf": file_of(figure, "pdf")}
     with mpl.rc_context(EMBEDDED):
-        return {"pdf": file_of(fitted(sheet, width, banner), "pdf", metadata={"CreationDate": None})}
+        return {"pdf": file_of(fitted(sheet, width, banner), "pdf")}
 
 
 def _centre(figure: Figure, width: float) -> None:
