@@ -44,6 +44,7 @@ from analysis.page.parts import (
     glances,
     heatmaps,
     leaderboards,
+    map_of,
     numbers_of,
     page_id,
     plain,
@@ -480,20 +481,9 @@ def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> 
     scores = gains.drop_duplicates("target").set_index("target").baseline
     baselines = alone.assign(role=BASELINE, score=alone.target.map(scores))
     baselines = baselines.set_index("target", drop=False).loc[[task for task in facts if task in set(alone.target)]]
-    shown = heat.squares(gains, baselines, {"tasks": facts}, metric=metric, setting=FULL)
-    squares = [Square(*row) for row in shown.itertuples(index=False)]
-    kinds = {True: "transfer", False: "alone"}
-    rows = dict.fromkeys((square.intermediate, square.row, kinds[bool(square.intermediate)]) for square in squares)
-    return {
-        "metric": metric,
-        "metric_name": METRIC_NAMES[metric],
-        "setting": FULL,
-        "title": f"Gains in {name}, targets scored by {METRIC_NAMES[metric]}\nfrom printed scores, not tested",
-        "limit": plain(heat.colour_limit(shown.points)),
-        "rows": [dict(zip(("id", "title", "kind"), row, strict=True)) for row in rows],
-        "columns": [{"id": task, "title": facts[task]["title"]} for task in baselines.target],
-        "squares": [_square(square, scores[square.target]) for square in squares],
-    }
+    squares = heat.squares(gains, baselines, {"tasks": facts}, metric=metric, setting=FULL)
+    title = f"Gains in {name}, targets scored by {METRIC_NAMES[metric]}\nfrom printed scores, not tested"
+    return map_of(squares, metric, FULL, title, lambda square: _square(square, scores[square.target]))
 
 
 def _square(square: Square, alone: float) -> dict[str, Any]:
