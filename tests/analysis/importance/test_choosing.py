@@ -475,7 +475,7 @@ def test_where_nothing_can_be_chosen_there_is_no_section(published, tmp_path):
 
 # The simulation of what ``suggest`` says: judgements by enumeration, its parts, and its rates as the page has them.
 
-DOCS = Path(__file__).parents[4] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="module")
