@@ -275,9 +275,17 @@ def not_compared(store: Store, manifest: Manifest) -> LeftOut | None:
 
 def _measured(store: Store, manifest: Manifest) -> Mapping[str, Any]:
     try:
-        return store.measure(CONTAMINATION, contamination_inputs(manifest["tasks"])).result
-    except (KeyError, MissingRecord):  # a manifest from before splits were named in it, or a study never run
+        return stored_result(store, CONTAMINATION, contamination_inputs(manifest["tasks"])) or {}
+    except KeyError:  # a manifest from before splits were named in it
         return {}
+
+
+def stored_result(store: Store, kind: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The result of a measure; None where the store has none."""
+    try:
+        return store.measure(kind, inputs).result
+    except MissingRecord:
+        return None
 
 
 def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:

@@ -33,12 +33,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from adapters_store.key import MissingRecord
 from adapters_store.measures import ANNOTATORS, annotators_inputs
 from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.gains.baselines import RANGE
-from analysis.gains.cells import Manifest, Predictions
+from analysis.gains.cells import Manifest, Predictions, stored_result
 from analysis.gains.significance import LEVEL, FloatArray, Groups, evidence, group_weights
 from analysis.tables import Declared, interval_columns
 from tasks.metrics import labels_and_logits
@@ -111,9 +110,8 @@ def stored_marks(store: Store, manifest: Manifest, target: str, ids: Iterable[An
     marks_hash = facts.get("marks_hash")
     if not marks_hash:
         return None
-    try:
-        result = store.measure(ANNOTATORS, annotators_inputs(target, facts["splits_hash"], marks_hash)).result
-    except MissingRecord:
+    result = stored_result(store, ANNOTATORS, annotators_inputs(target, facts["splits_hash"], marks_hash))
+    if result is None:
         return None
     known = dict(zip(result["ids"], result["marks"], strict=True))
     none = [None] * max(map(len, result["marks"]), default=0)

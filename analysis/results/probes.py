@@ -26,11 +26,10 @@ from scipy.special import ndtri
 
 from adapters_store import measures
 from adapters_store.archive import stored_measures
-from adapters_store.key import MissingRecord
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import Manifest, planned_cells, predictions
+from analysis.gains.cells import Manifest, planned_cells, predictions, stored_result
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
 from analysis.results.leaderboard import Contestant, contestants_of
@@ -253,9 +252,8 @@ def _stored(
 
 
 def _answers(store: Store, key: str, operation: str, donors: Mapping[str, str]) -> _Answers | None:
-    try:
-        result = store.measure(measures.PROBE, measures.probe_inputs(key, operation, donors)).result
-    except MissingRecord:
+    result = stored_result(store, measures.PROBE, measures.probe_inputs(key, operation, donors))
+    if result is None:
         return None
     places, decisions = np.array(result["places"], dtype=np.int64), np.array(result["answers"])
     shares = result["probability"]
@@ -463,7 +461,11 @@ class Stored:
 
 def _stored_options(store: Store, contestant: Contestant, rows: int) -> Stored | None:
     """What is stored of the seeds that have every arrangement; None of no seed."""
-    seeds = [own for cell in contestant.cells if (own := _measures(store, cell.key, rows)) is not None]
+    seeds = []
+    for cell in contestant.cells:
+        inputs = {name: measures.options_inputs(cell.key, name, rows) for name in measures.ARRANGEMENTS}
+        own = {name: result for name in inputs if (result := stored_result(store, measures.OPTIONS, inputs[name]))}
+        seeds += [own] if len(own) == len(inputs) else []
     if not seeds:
         return None
     places = np.array(seeds[0][measures.AS_ASKED]["places"], dtype=np.int64)
@@ -477,16 +479,6 @@ def _stored_options(store: Store, contestant: Contestant, rows: int) -> Stored |
         Groups.of(tested.groups[places]),
         len(record.spec["label"]["classes"]),
     )
-
-
-def _measures(store: Store, key: str, rows: int) -> dict[str, Mapping[str, Any]] | None:
-    try:
-        return {
-            name: store.measure(measures.OPTIONS, measures.options_inputs(key, name, rows)).result
-            for name in measures.ARRANGEMENTS
-        }
-    except MissingRecord:
-        return None
 
 
 def _options_compared(stored: Stored, draws: int, seed: int) -> list[dict[str, Any]]:
