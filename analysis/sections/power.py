@@ -140,17 +140,11 @@ def _seeds(by_seeds: pd.DataFrame) -> Section:
     groups = by_seeds[by_seeds.is_detectable.notna()].groupby(["seeds", "baseline_seeds"], sort=False)
     rows = [
         (
-            *(
-                seeds,
-                baseline_seeds,
-                len(part),
-                number(part.standard_error.median(), 1),
-                number(part.visible.median(), 1),
-            ),
+            *(*designs, len(part), number(part.standard_error.median(), 1), number(part.visible.median(), 1)),
             interval(part.visible.min(), part.visible.max(), 1),
             int((part.is_detectable == False).sum()),  # noqa: E712 - True, False or nothing
         )
-        for (seeds, baseline_seeds), part in groups
+        for designs, part in groups
     ]
     head = ["seeds", "seeds of the baseline", "targets", "standard error, median", "visible, median", "over targets"]
     head += ["targets where none can be"]
