@@ -36,24 +36,14 @@ from analysis.tables import Declared, bare, framed, interval_columns
 
 RANGE = {"macro_f1": (0.0, 1.0), "multilabel_f1": (0.0, 1.0), "pearson_r": (-1.0, 1.0)}
 TYPES = {
-    "target": "str",
-    "role": "str",
-    "setting": "str",
-    "version": "str",
-    "metric": "str",
+    **dict.fromkeys(("target", "role", "setting", "version", "metric"), "str"),
     "n_seeds": "int64",
-    "score": "float64",
-    "low": "float64",
-    "high": "float64",
-    "floor": "float64",
+    **dict.fromkeys(("score", "low", "high", "floor"), "float64"),
     "is_above_floor": "boolean",
     "conditional": "str",
-    "n_train": "Int64",
-    "n_test": "Int64",
-    "n_groups": "Int64",
+    **dict.fromkeys(("n_train", "n_test", "n_groups"), "Int64"),
     "contaminated": "boolean",
-    "quadratic_kappa": "float64",
-    "spearman_r": "float64",
+    **dict.fromkeys(("quadratic_kappa", "spearman_r"), "float64"),
     "flags": "str",
 }
 

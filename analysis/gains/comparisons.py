@@ -32,7 +32,7 @@ from adapters_store.roles import CONTROLS, MERGED_ROLES, NAMED_BY_INTERMEDIATE, 
 from adapters_store.store import Store
 from analysis.gains.cells import Column, Manifest, columns, planned_cells, stored_result
 from analysis.gains.corrections import GainTest, Reach, step_down
-from analysis.gains.gains import GROWTH_NAMES, SEED, TYPES, uncorrected_gains
+from analysis.gains.gains import COLUMNS, GROWTH_NAMES, SEED, TYPES, uncorrected_gains
 from analysis.gains.pairs import Peers
 from analysis.gains.significance import DRAWS, LEVEL, FloatArray, difference_evidence
 from analysis.tables import Declared, framed, interval_columns
@@ -40,19 +40,10 @@ from analysis.tables import Declared, framed, interval_columns
 KEPT = ("intermediate_version", "p_bh", "significant", "target_has_learned", *GROWTH_NAMES)  # of gains alone
 CONTROL_TYPES = {"control": "str", **{name: kind for name, kind in TYPES.items() if name not in KEPT}}
 MEAN_TYPES = {
-    "control": "str",
-    "intermediate": "str",
-    "metric": "str",
-    "setting": "str",
+    **dict.fromkeys(("control", "intermediate", "metric", "setting"), "str"),
     "n_targets": "int64",
-    "liveness": "float64",
-    "points": "float64",
-    "low": "float64",
-    "high": "float64",
-    "transfer_points": "float64",
-    "transfers_less_control": "float64",
-    "low_less_control": "float64",
-    "high_less_control": "float64",
+    **dict.fromkeys(("liveness", "points", "low", "high", "transfer_points"), "float64"),
+    **dict.fromkeys(("transfers_less_control", "low_less_control", "high_less_control"), "float64"),
 }
 
 
@@ -123,23 +114,10 @@ PLANNED = {
     "target": Declared("str", "task that was trained and tested"),
     "setting": Declared("str", "share of the target's training data"),
 }
-OF_GAINS = {
-    "metric": Declared("str", "metric of the target, as tasks.metrics names it"),
-    "n_seeds": Declared("int64", "training runs behind the score; 0: planned but not finished"),
-    "baseline": Declared("float64", "test score of the target alone, in the same setting"),
-    "score": Declared("float64", "test score on the merge"),
-    "points": Declared("float64", "100 (score - baseline)"),
-    **interval_columns(),
-    "p": Declared("float64", "two-sided, that the true gain is 0; not corrected"),
-    "points_over_full": Declared("float64", "100 (score - that of the target alone with all data)"),
-    **interval_columns("{}_over_full"),
-    "conditional": Declared("str", "training runs that the inference holds for"),
-    "n_test": Declared("Int64", "test rows"),
-    "n_groups": Declared("Int64", "groups of test rows"),
-    "liveness": Declared("float64", "largest change of a logit when the merge is switched off"),
-    "collapsed": Declared("boolean", "score or baseline is at or below the floor"),
-    "flags": Declared("str", "what is unusual"),
-}
+OF_GAINS = (
+    *("metric", "n_seeds", "baseline", "score", "points", "low", "high", "p", "points_over_full", "low_over_full"),
+    *("high_over_full", "conditional", "n_test", "n_groups", "liveness", "collapsed", "flags"),
+)
 
 
 def _against(name: str, what: str) -> dict[str, Declared]:
@@ -155,7 +133,7 @@ def _against(name: str, what: str) -> dict[str, Declared]:
 
 MERGED = {
     **PLANNED,
-    **OF_GAINS,
+    **{name: COLUMNS[name] for name in OF_GAINS},
     "chosen_single": Declared("str", "the single that validation chooses, by seed"),
     **{field: column for name, what in AGAINST.items() for field, column in _against(name, what).items()},
     "best_single": Declared("str", "the single with the best test score, for comparison by eye alone"),
