@@ -270,11 +270,7 @@ RELIABILITY_COLUMNS = {
     "n": Declared("int64", "answers of the bin"),
 }
 ACROSS, ACROSS_NARROW = 5, 2  # panels side by side, on a page and in a column of it
-TARGET_HEAD, NAME, BELOW_PANEL = (
-    13.0,
-    17.0,
-    10.0,
-)  # points of a target's title, above a panel, below it
+TARGET_HEAD, NAME, BELOW_PANEL = (13.0, 17.0, 10.0)  # points of a target's title, above a panel, below it
 AXIS = 7.0  # points of the numbers beside the first panel of a line
 BELOW = "share of right answers by the probability of what was decided, in ten bins, with 95 % intervals"
 

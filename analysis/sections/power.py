@@ -10,15 +10,7 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.disk import write_text
-from analysis.gains.power import (
-    MANY,
-    NOT_DETECTABLE,
-    POWER,
-    SPREADS,
-    spreads,
-    visible_by_seeds,
-    visible_gains,
-)
+from analysis.gains.power import MANY, NOT_DETECTABLE, POWER, SPREADS, spreads, visible_by_seeds, visible_gains
 from analysis.importance.detection import GRIDS, SEED, SHARES, Progress, detection, smallest_detected
 from analysis.importance.grid import UNDECLARED, Grid, Primary, grid_of
 from analysis.importance.mixed_test import why_not

@@ -44,10 +44,7 @@ PRINTED = [
         {
             "kind": "fold",
             "title": "a < b",
-            "blocks": [
-                {"kind": "text", "runs": [["First.", False]]},
-                {"kind": "list", "items": [[["second", False]]]},
-            ],
+            "blocks": [{"kind": "text", "runs": [["First.", False]]}, {"kind": "list", "items": [[["second", False]]]}],
         },
     ),
 ]
