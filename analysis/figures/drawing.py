@@ -60,7 +60,8 @@ class Drawing:
     """A figure that is not drawn yet: its files' name and folder, its title, its frame, and how it is drawn.
 
     A manuscript sets the ``caption`` below it, ``height`` cm high and over a page's width if it ``is_wide``; without a
-    height it is a grid of squares, as high as its rows.
+    height it is a grid of squares, as high as its rows. A part of a plan is drawn at the width that it has in print,
+    and ``alt`` says what it shows.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Drawing:
     caption: str = ""
     is_wide: bool = True
     height: float = 0.0
+    alt: str = ""
     dpi: int = 200
     folder: str = FIGURES
 

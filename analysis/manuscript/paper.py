@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from adapters_store.disk import write_text
+from analysis.figures.drawing import Drawing
 from analysis.gains.comparisons import AGAINST
-from analysis.manuscript.figures import Sheet, write_figures
+from analysis.manuscript.figures import write_figures
 from analysis.manuscript.frames import NamedFrames, Subject, read_data, write_data
 from analysis.manuscript.layout import (
     NUMBER,
@@ -266,7 +267,7 @@ END = r"""
 """
 
 
-def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[Sheet]) -> str:
+def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[Drawing]) -> str:
     """The text of main.tex: methods, tables, figures, checklist, references."""
     page = max(21.0, venue.page + 5.0)
     geometry = f"paperwidth={page:g}cm,paperheight=29.7cm,textwidth={venue.page:g}cm,textheight=24.7cm"
@@ -281,7 +282,7 @@ def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[
     return head + "\n".join(body) + END % {"bibliography_style": bibliography_style}
 
 
-def figure(sheet: Sheet, venue: Venue) -> str:
+def figure(sheet: Drawing, venue: Venue) -> str:
     """A figure at its own width, which is that of its place."""
     name = "figure*" if sheet.is_wide and venue.is_two_column else "figure"
     alt = f"[alt={{{escaped(sheet.alt)}}}]" if sheet.alt else ""

@@ -76,7 +76,7 @@ def test_a_leaderboard_is_drawn_as_wide_as_the_venue_allows():
     figure = board_of(board_frame(made_up_board(manifest), manifest, "full"), "", "half")
     for venue in (ACL, of_width(8.5)):
         (sheet,) = sheets([figure], venue)
-        assert sheet.is_planned and "Training data: half." in sheet.caption
+        assert sheet.alt and "Training data: half." in sheet.caption
         assert "1 other tied with it" in sheet.alt
         width, _ = sheet.draw(sheet.frame, "").get_size_inches()
         assert width * 2.54 <= venue.page + 0.01
