@@ -40,7 +40,7 @@ from analysis.importance.choosing import (
     share_by_chance,
     summary,
 )
-from analysis.importance.detection import BACKGROUNDS, independent
+from analysis.importance.detection import independent
 from analysis.importance.grid import PRIMARY, grid_of
 from analysis.importance.question import Question
 from analysis.results.published import results
@@ -48,6 +48,7 @@ from analysis.results.similarity import SIMILARITIES, reciprocal_rank_fusion
 from analysis.sections.answers import budgeted, choosing
 from benchmarks.calibrations import suggestions
 from benchmarks.calibrations import suggestions as simulation
+from benchmarks.grids.backgrounds import BACKGROUNDS
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 SCORE = np.array([0.5, 0.9, 0.7, 0.6])

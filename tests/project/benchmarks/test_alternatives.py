@@ -11,7 +11,6 @@ from scipy.integrate import trapezoid
 from scipy.stats import multivariate_normal, norm
 from scipy.stats import t as student
 
-from analysis.importance.detection import SLOPE_SPREAD
 from analysis.importance.likelihood import DATA_SETS, TASKS
 from analysis.importance.mixed_test import SIGNED, MixedTest, replication
 from benchmarks.calibrations.mixed import drawn_grid
@@ -29,6 +28,7 @@ from benchmarks.grids.alternatives import (
     projections,
     without_products,
 )
+from benchmarks.grids.backgrounds import SLOPE_SPREAD
 from benchmarks.grids.variants import (
     ALIKE,
     DATA_SETS_TOO,

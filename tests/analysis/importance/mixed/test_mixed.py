@@ -13,7 +13,6 @@ from scipy.stats import t as student
 
 from analysis.importance import detection, mixed_test
 from analysis.importance import mixed as answer_of
-from analysis.importance.detection import BACKGROUNDS
 from analysis.importance.grid import PRIMARY, Grid, grid_of
 from analysis.importance.likelihood import Effects, Model, standardised
 from analysis.importance.mixed import NOT_TESTED, ONLY_TOGETHER, SUPPORTED, Mixed, mixed, slopes_by_choice
@@ -30,6 +29,7 @@ from benchmarks.calibrations.mixed import (
     drawn_grid,
     of_overlaps,
 )
+from benchmarks.grids.backgrounds import BACKGROUNDS
 from tests.analysis.importance.mixed.grids import NAMES, noise_of, small_grid, with_outcome
 
 STEP = 6.0  # points per step that are planted
