@@ -116,6 +116,11 @@ def yes_no(value: Any) -> str:  # noqa: ANN401 - a nullable boolean
     return "yes" if value else "no"
 
 
+def holds(mark: Any) -> bool:  # noqa: ANN401 - a nullable boolean
+    """Whether a mark is there, and true."""
+    return not pd.isna(mark) and bool(mark)
+
+
 def few(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     rest = len(names) - MOST_NAMED

@@ -24,7 +24,7 @@ from analysis.gains.cells import Manifest
 from analysis.results.comparisons import FULL, LEARNS, TEACHES, context_by_task
 from analysis.results.leaderboard import Leaderboard
 from analysis.results.study_results import StudyResults
-from analysis.tables import Declared, bare, framed, interval_columns, signed
+from analysis.tables import Declared, bare, framed, holds, interval_columns, signed
 from tasks.plain_text import counted, harmless
 
 if TYPE_CHECKING:
@@ -174,12 +174,8 @@ def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a ro
     marks: list[Mark] = []
     if np.isfinite([row.low, row.high]).all():
         marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
-    fill = colour if _is_tied(row.is_tied) else "#ffffff"
+    fill = colour if holds(row.is_tied) else "#ffffff"
     return [*marks, Dot(at(row.score), y, 1.9, fill, colour, 0.8)]
-
-
-def _is_tied(value: Any) -> bool:  # noqa: ANN401 - True, False or undefined, as read from a file too
-    return not pd.isna(value) and bool(value)
 
 
 def _key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
@@ -190,7 +186,7 @@ def board_words(frame: pd.DataFrame, title: str) -> str:
     """What the figure shows, for those who do not see it: the best of every target, and how many are tied with it."""
     named = []
     for _, part in frame[frame["rank"].notna()].groupby("target", sort=False):
-        best, tied = part.loc[part.score.idxmax()], sum(map(_is_tied, part.is_tied)) - 1
+        best, tied = part.loc[part.score.idxmax()], sum(map(holds, part.is_tied)) - 1
         named.append(f"{best.panel}: {best.row}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
     panels = counted(frame.target.nunique(), "target")
     shown = f"The figure has the scores of all systems on {panels}, the highest first. {'; '.join(named)}."

@@ -32,7 +32,7 @@ from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
-from analysis.tables import as_written, bare
+from analysis.tables import as_written, bare, holds
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def squares(
             square = Square(intermediate, target, titles[intermediate], columns[target], "not_planned")
             if (pair := pairs.get((intermediate, target))) is not None:
                 status = _status(pair.n_seeds, pair.score, "done")
-                doubts = (not pd.isna(mark) and bool(mark) for mark in (pair.collapsed, pair.contaminated))
+                doubts = (holds(pair.collapsed), holds(pair.contaminated))
                 marks = (bool(pair.significant) and columns[target] == titles[target], *doubts)
                 square = Square(*square[:4], status, pair.score, pair.points, *marks)
             rows.append(square)
@@ -158,9 +158,8 @@ def _merged_squares(merged: pd.DataFrame, squares: pd.DataFrame) -> pd.DataFrame
         for target, column in zip(alone.target, alone.column, strict=True):
             square = Square(MERGED_ROW + name, target, f"merged: {name}", column, "not_planned")
             for gain in merged[(merged.row == name) & (merged.target == target)].itertuples():
-                is_collapsed = not pd.isna(gain.collapsed) and bool(gain.collapsed)
                 status = _status(gain.n_seeds, gain.score, "done")
-                square = Square(*square[:4], status, gain.score, gain.points, is_collapsed=is_collapsed)
+                square = Square(*square[:4], status, gain.score, gain.points, is_collapsed=holds(gain.collapsed))
             rows.append(square)
     return pd.DataFrame(rows, columns=list(Square._fields))
 

@@ -28,7 +28,7 @@ from analysis.gains.baselines import of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
-from analysis.tables import Declared, framed, interval_columns, signed
+from analysis.tables import Declared, framed, holds, interval_columns, signed
 from tasks.plain_text import counted, harmless
 
 WIDEST_PLACE, NARROWEST = 40.0, 6.6  # points of a square's place at most, and at least for a name beside each
@@ -294,7 +294,7 @@ def _of_pair(pair: Any, may_be_claimed: bool) -> dict[str, Any]:  # noqa: ANN401
         return {"status": "same task", **marks}
     if pair.n_seeds == 0 or not np.isfinite(pair.points):
         return {"status": "missing" if pair.n_seeds == 0 else "undefined", **marks}
-    doubts = {f"is_{name}": _holds(getattr(pair, name)) for name in ("collapsed", "contaminated")}
+    doubts = {f"is_{name}": holds(getattr(pair, name)) for name in ("collapsed", "contaminated")}
     return {
         "status": "done",
         **{name: getattr(pair, name) for name in ("points", "low", "high", "df")},
@@ -303,10 +303,6 @@ def _of_pair(pair: Any, may_be_claimed: bool) -> dict[str, Any]:  # noqa: ANN401
         "is_significant": bool(pair.significant) and may_be_claimed and not any(doubts.values()),
         **doubts,
     }
-
-
-def _holds(mark: Any) -> bool:  # noqa: ANN401 - a nullable boolean
-    return not pd.isna(mark) and bool(mark)
 
 
 def share_of_place(points: float, low: float, high: float, df: float) -> float:

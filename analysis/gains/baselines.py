@@ -32,7 +32,7 @@ from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import SEED, uncorrected_gains
 from analysis.gains.pairs import FEW_GROUPS, conditional_on, flags_of
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
-from analysis.tables import Declared, bare, framed, interval_columns
+from analysis.tables import Declared, bare, framed, holds, interval_columns
 
 RANGE = {"macro_f1": (0.0, 1.0), "multilabel_f1": (0.0, 1.0), "pearson_r": (-1.0, 1.0)}
 TYPES = {
@@ -269,7 +269,7 @@ def _causes(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Why a target has not learned, each in brief and with its numbers; nothing where no condition is known to fail."""
     if row["n_seeds"] and not row["is_above_floor"]:
         yield "at the floor", "at the floor"
-    if not pd.isna(row["is_below_words"]) and row["is_below_words"]:
+    if holds(row["is_below_words"]):
         yield "below words", f"below words: {bare(row['alone'], 3)} against {bare(row['words'], 3)}"
     if 2 * row["still_learning"] > row["n_seeds"]:
         last = f"best epoch is the last in {row['still_learning']} of {row['n_seeds']} seeds"
@@ -334,7 +334,7 @@ def claims(gains: pd.DataFrame, learned: pd.DataFrame) -> Claims:
     why = [
         reasons.get((pair.target, pair.setting), "")
         or ("" if (pair.target, pair.setting) in settled else "words were not run")
-        or ("collapsed" if _holds(pair.collapsed) else "contaminated" if _holds(pair.contaminated) else "")
+        or ("collapsed" if holds(pair.collapsed) else "contaminated" if holds(pair.contaminated) else "")
         for pair in tested.itertuples()
     ]
     tested = tested.assign(why=pd.Series(why, tested.index, dtype="str"))
@@ -346,7 +346,3 @@ def claims(gains: pd.DataFrame, learned: pd.DataFrame) -> Claims:
 def _in_brief(row: Mapping[str, Any]) -> str:
     """The first cause why a target has not learned, or why nobody knows."""
     return next((brief for brief, _ in _causes(row)), "") or _unknown(row)
-
-
-def _holds(mark: Any) -> bool:  # noqa: ANN401 - a nullable boolean
-    return not pd.isna(mark) and bool(mark)

@@ -35,7 +35,7 @@ from analysis.gains.corrections import GainTest, Reach, step_down
 from analysis.gains.gains import COLUMNS, GROWTH_NAMES, SEED, TYPES, uncorrected_gains
 from analysis.gains.pairs import Peers
 from analysis.gains.significance import DRAWS, LEVEL, FloatArray, difference_evidence
-from analysis.tables import Declared, framed, interval_columns
+from analysis.tables import Declared, framed, holds, interval_columns
 
 KEPT = ("intermediate_version", "p_bh", "significant", "target_has_learned", *GROWTH_NAMES)  # of gains alone
 CONTROL_TYPES = {"control": "str", **{name: kind for name, kind in TYPES.items() if name not in KEPT}}
@@ -239,7 +239,7 @@ class _Compared:
                 rows.setdefault(str(lane.intermediate), {})[lane.seed] = position
             elif lane.role in controls:
                 controls[lane.role][lane.seed] = position
-            elif not _is_contaminated(row := known[lane.role, lane.intermediate, lane.seed]):
+            elif not holds((row := known[lane.role, lane.intermediate, lane.seed]).contaminated):
                 height = -row.validation if np.isfinite(row.validation) else np.inf
                 singles.setdefault(lane.seed, []).append((height, str(lane.intermediate), position))
         ordered = {seed: [(name, lane) for _, name, lane in sorted(of_seed)] for seed, of_seed in singles.items()}
@@ -316,10 +316,6 @@ def _mean_over_lanes(values: FloatArray) -> FloatArray:
     first = values[:, 0]
     mean: FloatArray = first + (values - first[:, None]).mean(axis=1)
     return mean
-
-
-def _is_contaminated(row: Any) -> bool:  # noqa: ANN401 - a row of planned cells
-    return row.contaminated is not pd.NA and bool(row.contaminated)
 
 
 RETAINED = {
