@@ -7,7 +7,6 @@ bins around the diagonal; each from the frame that lies beside the figure as CSV
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 from math import ceil, floor, isfinite
 from typing import TYPE_CHECKING, Any
@@ -80,12 +79,8 @@ def boards(study: StudyResults) -> Iterator[Planned]:
 
 def board_of(frame: pd.DataFrame, title: str, setting: str) -> Planned:
     """The figure of a frame of contestants."""
-    caption = partial(_caption, beside=plan.training_data(setting))
+    caption = f"{BOARD_CAPTION}{plan.training_data(setting)}"
     return Planned(plan.of_setting(BOARD, setting), title, frame, board_plan, board_words, caption, board_parts)
-
-
-def _caption(frame: pd.DataFrame, beside: str) -> str:
-    return f"{BOARD_CAPTION}{beside}"
 
 
 def board_parts(frame: pd.DataFrame, name: str, *, width: float = plan.PAGE) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -422,7 +422,8 @@ def _whole(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> list[tuple
 class Planned:
     """A figure whose marks a ``planner`` places, not drawn yet, in as many ``parts`` as pages of a width in cm hold.
 
-    ``caption`` and ``words``, which say in a manuscript what is seen, follow from the frame of each part.
+    ``caption`` and ``words``, which say in a manuscript what is seen, follow from the frame of each part; or one
+    caption is that of all parts.
     """
 
     name: str
@@ -430,7 +431,7 @@ class Planned:
     frame: pd.DataFrame
     planner: Callable[..., Plan]
     words: Callable[[pd.DataFrame, str], str]
-    caption: Callable[[pd.DataFrame], str] | None  # none: not for manuscripts
+    caption: Callable[[pd.DataFrame], str] | str | None  # none: not for manuscripts
     parts: Callable[..., Iterable[tuple[str, pd.DataFrame]]] = _whole
     folder: str = FIGURES
 

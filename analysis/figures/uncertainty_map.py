@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -500,12 +499,8 @@ def maps(study: StudyResults) -> Iterator[Planned]:
     for setting in dict.fromkeys(study.gains.setting):
         frame = map_frame(study.gains, study.manifest, setting=setting)
         title = map_title(study.gains, study.manifest, setting)
-        caption = partial(_caption, beside=plan.training_data(setting))
+        caption = f"{CAPTION}{plan.training_data(setting)}"
         yield Planned(plan.of_setting(MAP, setting), title, frame, map_plan, map_words, caption)
-
-
-def _caption(frame: pd.DataFrame, beside: str) -> str:
-    return f"{CAPTION}{beside}"
 
 
 def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Plan:

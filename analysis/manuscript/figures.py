@@ -82,7 +82,8 @@ def sheets(figures: Sequence[Drawing | Planned], venue: Venue) -> Iterator[Drawi
             if isinstance(figure, Planned) and figure.caption:
                 draw = partial(figure_of_plan, planner=partial(figure.planner, width=venue.page))
                 for part, frame in figure.parts(figure.frame, name, width=venue.page):
-                    yield Drawing(part, "", frame, draw, figure.caption(frame), alt=figure.words(frame, ""))
+                    caption = figure.caption if isinstance(figure.caption, str) else figure.caption(frame)
+                    yield Drawing(part, "", frame, draw, caption, alt=figure.words(frame, ""))
             elif isinstance(figure, Drawing):
                 sheet = replace(figure, name=name)
                 yield from [sheet] if figure.height else _parts(sheet, venue)

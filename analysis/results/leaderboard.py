@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -410,12 +410,7 @@ def _difference(column: Column, a: Contestant, b: Contestant) -> tuple[float, Ev
         column.rng(a.name, b.name),
     )
     points = 100 * float(column.scores[top].mean() - column.scores[base].mean())
-    return (points, own) if few is a else (-points, _mirrored(own))
-
-
-def _mirrored(own: Evidence) -> Evidence:
-    """The evidence of the difference taken the other way round."""
-    return Evidence(-own.high, -own.low, own.p, own.standard_error, own.df, own.seed_error, own.sizes)
+    return (points, own) if few is a else (-points, replace(own, low=-own.high, high=-own.low))
 
 
 _UNTESTED = Evidence(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.empty(0, np.float32))
