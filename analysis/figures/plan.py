@@ -22,7 +22,6 @@ from analysis.figures.drawing import (
     FigureFiles,
     empty_figure,
     file_of,
-    luminance,
     on_a_line,
     plain_text_settings,
     write_figure_files,
@@ -200,25 +199,6 @@ def outline(label: Label) -> np.ndarray:
     turn = np.array([[cos(angle), sin(angle)], [-sin(angle), cos(angle)]])
     placed: np.ndarray = corners @ turn + (label.x, label.y)
     return placed
-
-
-def contrasts(plan: Plan) -> list[tuple[str, float]]:
-    """Of every text the smallest ratio of luminances (WCAG 2) to the paper and to the fills that it stands on."""
-    from matplotlib.colors import to_rgba
-
-    marks, ratios = plan.marks(), []
-    boxes = [(place, mark) for place, mark in enumerate(marks) if isinstance(mark, Box) and mark.fill]
-    sides = np.array([(box.x, box.y, box.x + box.width, box.y + box.height) for _, box in boxes]).reshape(-1, 4)
-    depths = np.array([place for place, _ in boxes])
-    for place, label in enumerate(marks):
-        if isinstance(label, Label):
-            corners = outline(label)
-            is_met = (sides[:, :2] < corners.max(axis=0)).all(axis=1) & (sides[:, 2:] > corners.min(axis=0)).all(axis=1)
-            met = [boxes[number][1].fill for number in np.flatnonzero(is_met & (depths < place))]
-            inks = luminance(np.array([to_rgba(colour) for colour in (label.colour, PAPER, *dict.fromkeys(met))]))
-            light, dark = np.maximum(inks[1:], inks[0]), np.minimum(inks[1:], inks[0])
-            ratios.append((label.text, float(((light + 0.05) / (dark + 0.05)).min())))
-    return ratios
 
 
 def with_texts(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

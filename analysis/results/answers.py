@@ -158,14 +158,6 @@ class Scored(NamedTuple):
     draws: FloatArray
 
 
-def ceiling(annotated: Annotated) -> float:
-    """The score of one annotator against the others, without an interval."""
-    others = [annotated.without(annotator) for annotator in range(annotated.marks.shape[1])]
-    own = [annotated.own(annotator, part.rows) for annotator, part in enumerate(others)]
-    everyone = Groups.of(np.zeros(len(annotated.places)))
-    return float(_mean(_sums(others, own, everyone), _is_number(others))[0])
-
-
 def _row(name: str, seeds: Sequence[Scored], person: Scored | None, groups: Groups, seed: int) -> dict[str, Any]:
     """Score and interval of a contestant, and its difference to a person."""
     scores, drawn = np.array([part.score for part in seeds]), np.stack([part.draws for part in seeds], axis=1)

@@ -8,19 +8,21 @@ from statistics import NormalDist
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 
 from analysis.figures.boards import board_words
-from analysis.figures.drawing import plain_text_settings
+from analysis.figures.drawing import luminance, plain_text_settings
 from analysis.figures.forest import forest_frame, forest_words
 from analysis.figures.heatmaps import heatmap
 from analysis.figures.heatmaps import squares as heatmap_squares
 from analysis.figures.plan import (
+    PAPER,
     SETTINGS,
     SMALLEST,
     WORDS,
+    Box,
     Label,
     Line,
-    contrasts,
     drawn,
     outline,
     plain_plan,
@@ -73,6 +75,23 @@ def overlap(first, second):
             if min(a.max(), b.max()) - max(a.min(), b.min()) < 1e-6 * (side @ side) ** 0.5:
                 return False
     return True
+
+
+def contrasts(plan):
+    """Of every text the smallest ratio of luminances (WCAG 2) to the paper and to the fills that it stands on."""
+    marks, ratios = plan.marks(), []
+    boxes = [(place, mark) for place, mark in enumerate(marks) if isinstance(mark, Box) and mark.fill]
+    sides = np.array([(box.x, box.y, box.x + box.width, box.y + box.height) for _, box in boxes]).reshape(-1, 4)
+    depths = np.array([place for place, _ in boxes])
+    for place, label in enumerate(marks):
+        if isinstance(label, Label):
+            corners = outline(label)
+            is_met = (sides[:, :2] < corners.max(axis=0)).all(axis=1) & (sides[:, 2:] > corners.min(axis=0)).all(axis=1)
+            met = [boxes[number][1].fill for number in np.flatnonzero(is_met & (depths < place))]
+            inks = luminance(np.array([to_rgba(colour) for colour in (label.colour, PAPER, *dict.fromkeys(met))]))
+            light, dark = np.maximum(inks[1:], inks[0]), np.minimum(inks[1:], inks[0])
+            ratios.append((label.text, float(((light + 0.05) / (dark + 0.05)).min())))
+    return ratios
 
 
 def check_legible(plan):
