@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 POINTS_PER_CM = 72 / 2.54
 PAGE = 16.0  # cm, the text width of an A4 page
 SMALLEST = 6.0  # points of any text, as in print
-INK, SOFT, PAPER = "#1d2126", "#565d66", "#ffffff"
+INK, SOFT = "#1d2126", "#565d66"
 CAPITAL = 0.365  # half the height of a capital letter, in sizes of the font: how far below its middle a line stands
 FONT_FAMILY = "DejaVu Sans"
 SETTINGS: dict[Any, Any] = {"text.hinting": "none"}  # letters as wide as they are measured

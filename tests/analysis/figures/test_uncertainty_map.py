@@ -16,7 +16,6 @@ from analysis.figures.forest import forest_frame, forest_words
 from analysis.figures.heatmaps import heatmap
 from analysis.figures.heatmaps import squares as heatmap_squares
 from analysis.figures.plan import (
-    PAPER,
     SETTINGS,
     SMALLEST,
     WORDS,
@@ -88,7 +87,7 @@ def contrasts(plan):
             corners = outline(label)
             is_met = (sides[:, :2] < corners.max(axis=0)).all(axis=1) & (sides[:, 2:] > corners.min(axis=0)).all(axis=1)
             met = [boxes[number][1].fill for number in np.flatnonzero(is_met & (depths < place))]
-            inks = luminance(np.array([to_rgba(colour) for colour in (label.colour, PAPER, *dict.fromkeys(met))]))
+            inks = luminance(np.array([to_rgba(colour) for colour in (label.colour, "#ffffff", *dict.fromkeys(met))]))
             light, dark = np.maximum(inks[1:], inks[0]), np.minimum(inks[1:], inks[0])
             ratios.append((label.text, float(((light + 0.05) / (dark + 0.05)).min())))
     return ratios
