@@ -36,6 +36,12 @@ class Declared(NamedTuple):
     meaning: str
 
 
+def interval_columns(names: str = "{}", more: str = "") -> dict[str, Declared]:
+    """Both ends of a 95 % interval: ``names`` has their ``low`` and ``high`` for {}, ``more`` is how it is taken."""
+    meanings = {"low": f"lower end of its 95 % interval{more}", "high": "its upper end"}
+    return {names.format(end): Declared("float64", meaning) for end, meaning in meanings.items()}
+
+
 def framed(frame: pd.DataFrame, declared: Mapping[str, Declared]) -> pd.DataFrame:
     """The frame with the declared columns in their order and types; a column that it lacks is undefined."""
     types = {name: column.type for name, column in declared.items()}
@@ -108,6 +114,11 @@ def yes_no(value: Any) -> str:  # noqa: ANN401 - a nullable boolean
     if pd.isna(value):
         return UNDEFINED
     return "yes" if value else "no"
+
+
+def holds(mark: Any) -> bool:  # noqa: ANN401 - a nullable boolean
+    """Whether a mark is there, and true."""
+    return not pd.isna(mark) and bool(mark)
 
 
 def few(names: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ bins around the diagonal; each from the frame that lies beside the figure as CSV
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 from math import ceil, floor, isfinite
 from typing import TYPE_CHECKING, Any
@@ -16,48 +15,15 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.roles import SYSTEM, TRANSFER
+from analysis.figures import plan
 from analysis.figures.drawing import COLOUR, PALE, Drawing, figure_of, make_plain, shortened
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import (
-    CAPITAL,
-    EDGE,
-    GAP,
-    GRID,
-    INK,
-    LEGEND,
-    MINUS,
-    NARROW,
-    PAGE,
-    POINTS_PER_CM,
-    SMALLEST,
-    SOFT,
-    Box,
-    Dot,
-    Item,
-    Label,
-    Line,
-    Mark,
-    Plan,
-    Planned,
-    described,
-    entries,
-    fitting,
-    heading,
-    legend,
-    of_setting,
-    panels_on,
-    parts_of,
-    rounded,
-    title_of,
-    titles_of,
-    training_data,
-    with_texts,
-)
+from analysis.figures.plan import Box, Dot, Item, Label, Line, Mark, Plan, Planned
 from analysis.gains.cells import Manifest
 from analysis.results.comparisons import FULL, LEARNS, TEACHES, context_by_task
 from analysis.results.leaderboard import Leaderboard
 from analysis.results.study_results import StudyResults
-from analysis.tables import Declared, bare, framed, signed
+from analysis.tables import Declared, bare, framed, holds, interval_columns, signed
 from tasks.plain_text import counted, harmless
 
 if TYPE_CHECKING:
@@ -75,8 +41,7 @@ COLUMNS = {
     "role": Declared("str", "system, or what of the adapters it is"),
     "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: none, or it leaks"),
     "score": Declared("float64", "test score"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "is_tied": Declared("boolean", "no more than chance apart from the highest score; undefined: not tested"),
 }
 BOARD_CAPTION = (
@@ -94,7 +59,7 @@ DEPTHS: list[type] = [Box, Line, Dot]
 
 def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.DataFrame:
     """One row per contestant of a setting, in COLUMNS, from the rows of a leaderboard: those of a target in order."""
-    own, titles = board[board.setting == setting], titles_of(manifest)
+    own, titles = board[board.setting == setting], plan.titles_of(manifest)
     panels = [titles[target] for target in own.target]
     named = zip(own.system, own.role, own.intermediate, strict=True)
     rows = [f"on {titles.get(below, below)}" if role == TRANSFER else harmless(name) for name, role, below in named]
@@ -106,57 +71,53 @@ def boards(study: StudyResults) -> Iterator[Planned]:
     """A panel per target for every setting."""
     board = study.leaderboard.board
     for setting in dict.fromkeys(board.setting):
-        title = title_of("Leaderboard", study.manifest, setting, "all systems by their test score, with 95 % intervals")
+        title = plan.title_of(
+            "Leaderboard", study.manifest, setting, "all systems by their test score, with 95 % intervals"
+        )
         yield board_of(board_frame(board, study.manifest, setting), title, setting)
 
 
 def board_of(frame: pd.DataFrame, title: str, setting: str) -> Planned:
     """The figure of a frame of contestants."""
-    caption = partial(_caption, beside=training_data(setting))
-    return Planned(of_setting(BOARD, setting), title, frame, board_plan, board_words, caption, board_parts)
+    caption = f"{BOARD_CAPTION}{plan.training_data(setting)}"
+    return Planned(plan.of_setting(BOARD, setting), title, frame, board_plan, board_words, caption, board_parts)
 
 
-def _caption(frame: pd.DataFrame, beside: str) -> str:
-    return f"{BOARD_CAPTION}{beside}"
-
-
-def board_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
+def board_parts(frame: pd.DataFrame, name: str, *, width: float = plan.PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
     """The frame in parts of so many targets as stand on a page of ``width`` cm, with their names."""
     targets = list(dict.fromkeys(frame.target))
     highest = max(_height(sum(frame.target == target)) for target in targets)
-    most = panels_on(width, len(targets)).across * max(1, int(HIGHEST / highest))
-    yield from parts_of(frame, name, most)
+    most = plan.panels_on(width, len(targets)).across * max(1, int(HIGHEST / highest))
+    yield from plan.parts_of(frame, name, most)
 
 
 def _height(rows: int) -> float:
-    return HEAD + ROW * rows + FOOT + GAP
+    return HEAD + ROW * rows + FOOT + plan.GAP
 
 
-def board_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
+def board_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Plan:
     """A panel per target, side by side on ``width`` cm at most, each on an axis of its own."""
-    frame, targets = with_texts(frame, ["row"]), list(dict.fromkeys(frame.target))
-    across, panel_width, full = panels_on(width, len(targets))
-    words, top = heading(title, full)
+    frame, targets = plan.with_texts(frame, ["row"]), list(dict.fromkeys(frame.target))
+    across, panel_width, full = plan.panels_on(width, len(targets))
+    words, top = plan.heading(title, full)
     layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
     for start in range(0, len(targets), across):
         parts = [frame[frame.target == target] for target in targets[start : start + across]]
         for place, part in enumerate(parts):
-            marks, names = _panel(part, EDGE + place * (panel_width + GAP), top, panel_width)
+            marks, names = _panel(part, plan.EDGE + place * (panel_width + plan.GAP), top, panel_width)
             layers["marks"] += marks
             layers["names"] += [name for name in names if name.text]
         top += max(_height(len(part)) for part in parts)
     layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # rows do not overlap
     # What the marks mean; those that do not occur are left out.
     is_system = frame.role == SYSTEM
-    drawn_items = [
-        (is_system.any(), Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval")),
-        ((~is_system).any(), Item(_key(OWN, OWN), 16.0, "adapters, or the whole model")),
-        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, SOFT, SOFT, 0.8)], 4.0, "highest, or tied with it")),
-        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", SOFT, 0.8)], 4.0, "lower, or not tested")),
-    ]
-    items = [item for occurs, item in drawn_items if occurs]
-    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
-    return rounded(Plan(full, bottom + EDGE, board_words(frame, title), layers, top, entries(items)))
+    items = (
+        Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval", is_system.any()),
+        Item(_key(OWN, OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
+        Item(lambda x, y: [Dot(x + 2.0, y, 1.9, plan.SOFT, plan.SOFT, 0.8)], 4.0, "highest, or tied with it"),
+        Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", plan.SOFT, 0.8)], 4.0, "lower, or not tested"),
+    )
+    return plan.finished(layers, items, top, full, board_words(frame, title))
 
 
 def _axis(part: pd.DataFrame) -> tuple[float, float]:
@@ -177,25 +138,27 @@ def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[M
     def at(score: float) -> float:
         return left + 3.0 + (right - left - 6.0) * (score - low) / (high - low)
 
-    marks: list[Mark] = [Box(left, first, right - left, last - first, "", GRID, 0.6)]
+    marks: list[Mark] = [Box(left, first, right - left, last - first, "", plan.GRID, 0.6)]
     names = list(_title(part, x, y, width))
     if (ranked := part.score[part["rank"].notna()]).size:
-        marks.append(Line(at(ranked.max()), first, at(ranked.max()), last, GRID, 0.9))
+        marks.append(Line(at(ranked.max()), first, at(ranked.max()), last, plan.GRID, 0.9))
     for place, row in enumerate(part.itertuples()):
         middle = first + ROW * (place + 0.5)
-        text, base = fitting(row.row, SMALLEST, left - x - 3.0), middle + CAPITAL * SMALLEST
-        names.append(Label(left - 3.0, base, text, SMALLEST, "end"))
-        value = bare(row.score).replace("-", MINUS) if np.isfinite(row.score) else "none"
-        names.append(Label(x + width, base, value, SMALLEST, "end", 0.0, SOFT))
+        text, base = plan.fitting(row.row, plan.SMALLEST, left - x - 3.0), middle + plan.CAPITAL * plan.SMALLEST
+        names.append(Label(left - 3.0, base, text, plan.SMALLEST, "end"))
+        value = bare(row.score).replace("-", plan.MINUS) if np.isfinite(row.score) else "none"
+        names.append(Label(x + width, base, value, plan.SMALLEST, "end", 0.0, plan.SOFT))
         marks += _interval(row, at, middle)
     for score, end, anchor in ((low, left, "start"), (high, right, "end")):
-        names.append(Label(end, last + 7.5, f"{score:.1f}".replace("-", MINUS), SMALLEST, anchor, 0.0, SOFT))
+        names.append(
+            Label(end, last + 7.5, f"{score:.1f}".replace("-", plan.MINUS), plan.SMALLEST, anchor, 0.0, plan.SOFT)
+        )
     return marks, names
 
 
 def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[Label]:
-    yield Label(x, y + 7.0, fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, INK, True)
-    yield Label(x, y + 15.5, METRIC_NAMES[part.metric.iloc[0]], SMALLEST, "start", 0.0, SOFT)
+    yield Label(x, y + 7.0, plan.fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, plan.INK, True)
+    yield Label(x, y + 15.5, METRIC_NAMES[part.metric.iloc[0]], plan.SMALLEST, "start", 0.0, plan.SOFT)
 
 
 def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a row of the frame, and a function
@@ -206,12 +169,8 @@ def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a ro
     marks: list[Mark] = []
     if np.isfinite([row.low, row.high]).all():
         marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
-    fill = colour if _is_tied(row.is_tied) else "#ffffff"
+    fill = colour if holds(row.is_tied) else "#ffffff"
     return [*marks, Dot(at(row.score), y, 1.9, fill, colour, 0.8)]
-
-
-def _is_tied(value: Any) -> bool:  # noqa: ANN401 - True, False or undefined, as read from a file too
-    return not pd.isna(value) and bool(value)
 
 
 def _key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
@@ -222,11 +181,11 @@ def board_words(frame: pd.DataFrame, title: str) -> str:
     """What the figure shows, for those who do not see it: the best of every target, and how many are tied with it."""
     named = []
     for _, part in frame[frame["rank"].notna()].groupby("target", sort=False):
-        best, tied = part.loc[part.score.idxmax()], sum(map(_is_tied, part.is_tied)) - 1
+        best, tied = part.loc[part.score.idxmax()], sum(map(holds, part.is_tied)) - 1
         named.append(f"{best.panel}: {best.row}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
     panels = counted(frame.target.nunique(), "target")
     shown = f"The figure has the scores of all systems on {panels}, the highest first. {'; '.join(named)}."
-    return described(title, shown)
+    return plan.described(title, shown)
 
 
 SENSITIVITY = "sensitivity"
@@ -247,9 +206,9 @@ def contexts(study: StudyResults, probed: pd.DataFrame | None = None) -> Iterato
     """
     frame = context_by_task(study.probes if probed is None else probed, study.gains)
     if len(frame):
-        titles = titles_of(study.manifest)
+        titles = plan.titles_of(study.manifest)
         frame = frame.assign(title=[titles[task] for task in frame["task"]])
-        yield Drawing(CONTEXT, title_of(WHAT, study.manifest, FULL, INTERVALS), frame, draw_context)
+        yield Drawing(CONTEXT, plan.title_of(WHAT, study.manifest, FULL, INTERVALS), frame, draw_context)
 
 
 def draw_context(frame: pd.DataFrame, title: str) -> Figure:
@@ -298,16 +257,11 @@ RELIABILITY_COLUMNS = {
     "bin": Declared("int64", "from the least probable, from 1"),
     "probability": Declared("float64", "mean probability of what was decided"),
     "right": Declared("float64", "share that is right"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "n": Declared("int64", "answers of the bin"),
 }
 ACROSS, ACROSS_NARROW = 5, 2  # panels side by side, on a page and in a column of it
-TARGET_HEAD, NAME, BELOW_PANEL = (
-    13.0,
-    17.0,
-    10.0,
-)  # points of a target's title, above a panel, below it
+TARGET_HEAD, NAME, BELOW_PANEL = (13.0, 17.0, 10.0)  # points of a target's title, above a panel, below it
 AXIS = 7.0  # points of the numbers beside the first panel of a line
 BELOW = "share of right answers by the probability of what was decided, in ten bins, with 95 % intervals"
 
@@ -324,40 +278,45 @@ def reliability_frame(board: Leaderboard, manifest: Manifest, setting: str) -> p
 def reliabilities(study: StudyResults) -> Iterator[Planned]:
     """A band of panels per target for every setting in which a system has probabilities."""
     for setting in dict.fromkeys(study.leaderboard.reliability.setting):
-        title = title_of("Reliability of probabilities", study.manifest, setting, BELOW)
-        frame, name = reliability_frame(study.leaderboard, study.manifest, setting), of_setting(RELIABILITY, setting)
+        title = plan.title_of("Reliability of probabilities", study.manifest, setting, BELOW)
+        frame, name = (
+            reliability_frame(study.leaderboard, study.manifest, setting),
+            plan.of_setting(RELIABILITY, setting),
+        )
         yield Planned(name, title, frame, reliability_plan, reliability_words, None, reliability_parts)
 
 
-def reliability_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
+def reliability_parts(
+    frame: pd.DataFrame, name: str, *, width: float = plan.PAGE
+) -> Iterator[tuple[str, pd.DataFrame]]:
     """The frame in parts of so many targets as stand on a page of ``width`` cm, with their names."""
     across, side = _panels(width)
     highest = max(_height_of_band(own.system.nunique(), across, side) for _, own in frame.groupby("target", sort=False))
-    yield from parts_of(frame, name, max(1, int(HIGHEST / highest)))
+    yield from plan.parts_of(frame, name, max(1, int(HIGHEST / highest)))
 
 
 def _panels(width: float) -> tuple[int, float]:
     """How many panels stand side by side on ``width`` cm, and the points of a side of each."""
-    points = width * POINTS_PER_CM
-    across = ACROSS if points > NARROW else ACROSS_NARROW
-    return across, (points - 2 * EDGE - across * (AXIS + GAP)) / across
+    points = width * plan.POINTS_PER_CM
+    across = ACROSS if points > plan.NARROW else ACROSS_NARROW
+    return across, (points - 2 * plan.EDGE - across * (AXIS + plan.GAP)) / across
 
 
 def _height_of_band(systems: int, across: int, side: float) -> float:
-    return TARGET_HEAD + ceil(systems / across) * (NAME + side + BELOW_PANEL) + GAP
+    return TARGET_HEAD + ceil(systems / across) * (NAME + side + BELOW_PANEL) + plan.GAP
 
 
-def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
+def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Plan:
     """A band per target, in it a panel per contestant, all axes from 0 to 1."""
-    frame, full = with_texts(frame, ["row"]), width * POINTS_PER_CM
+    frame, full = plan.with_texts(frame, ["row"]), width * plan.POINTS_PER_CM
     across, side = _panels(width)
-    words, top = heading(title, full)
+    words, top = plan.heading(title, full)
     layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
     for _, band in frame.groupby("target", sort=False):
-        name = fitting(band.panel.iloc[0], 7.4, full - 2 * EDGE)
-        layers["names"].append(Label(EDGE, top + 8.0, name, 6.8, "start", 0.0, INK, True))
+        name = plan.fitting(band.panel.iloc[0], 7.4, full - 2 * plan.EDGE)
+        layers["names"].append(Label(plan.EDGE, top + 8.0, name, 6.8, "start", 0.0, plan.INK, True))
         for place, (_, own) in enumerate(band.groupby("system", sort=False)):
-            x = EDGE + (place % across) * (side + AXIS + GAP) + AXIS
+            x = plan.EDGE + (place % across) * (side + AXIS + plan.GAP) + AXIS
             y = top + TARGET_HEAD + (place // across) * (NAME + side + BELOW_PANEL) + NAME
             marks, names = _reliability_panel(own, x, y, side)
             layers["marks"] += marks
@@ -366,15 +325,13 @@ def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) ->
     layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # panels do not overlap
     # What the marks mean; those that do not occur are left out.
     is_system = frame.role == SYSTEM
-    shown = [
-        (is_system.any(), Item(_reliability_key(OTHERS), 16.0, "system: share of right answers of a bin")),
-        ((~is_system).any(), Item(_reliability_key(OWN), 16.0, "adapters, or the whole model")),
-        (True, Item(lambda x, y: [Line(x, y + 3.0, x + 8.0, y - 3.0, GRID, 0.8)], 8.0, "as often as said")),
-        (True, Item(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers")),
-    ]
-    items = [item for occurs, item in shown if occurs]
-    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
-    return rounded(Plan(full, bottom + EDGE, reliability_words(frame, title), layers, top, entries(items)))
+    items = (
+        Item(_reliability_key(OTHERS), 16.0, "system: share of right answers of a bin", is_system.any()),
+        Item(_reliability_key(OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
+        Item(lambda x, y: [Line(x, y + 3.0, x + 8.0, y - 3.0, plan.GRID, 0.8)], 8.0, "as often as said"),
+        Item(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers"),
+    )
+    return plan.finished(layers, items, top, full, reliability_words(frame, title))
 
 
 def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tuple[list[Mark], list[Label]]:
@@ -385,7 +342,7 @@ def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tu
         return x + side * probability, bottom - side * share
 
     colour = OTHERS if first.role == SYSTEM else OWN
-    marks: list[Mark] = [Box(x, y, side, side, "", GRID, 0.6), Line(x, bottom, x + side, y, GRID, 0.8)]
+    marks: list[Mark] = [Box(x, y, side, side, "", plan.GRID, 0.6), Line(x, bottom, x + side, y, plan.GRID, 0.8)]
     for row in own.itertuples():
         if np.isfinite([row.low, row.high]).all():
             marks.append(Line(*at(row.probability, row.low), *at(row.probability, row.high), colour, 0.9))
@@ -394,13 +351,15 @@ def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tu
     marks += [Line(*start, *end, colour, 0.6) for start, end in pairwise(points)]
     error = f"error {bare(first.error)}, if calibrated {bare(first.if_calibrated)}"
     names = [
-        Label(x, y - 10.2, fitting(first.row, SMALLEST, side), SMALLEST, "start", 0.0, INK),
-        Label(x, y - 3.4, fitting(error, SMALLEST, side + AXIS), SMALLEST, "start", 0.0, SOFT),
+        Label(x, y - 10.2, plan.fitting(first.row, plan.SMALLEST, side), plan.SMALLEST, "start", 0.0, plan.INK),
+        Label(x, y - 3.4, plan.fitting(error, plan.SMALLEST, side + AXIS), plan.SMALLEST, "start", 0.0, plan.SOFT),
     ]
     for value in (0.0, 1.0):
         across, down = at(value, value)
-        names.append(Label(across, bottom + 6.6, f"{value:.0f}", SMALLEST, "middle", 0.0, SOFT))
-        names.append(Label(x - 1.8, down + (5.0 if value else 0.0), f"{value:.0f}", SMALLEST, "end", 0.0, SOFT))
+        names.append(Label(across, bottom + 6.6, f"{value:.0f}", plan.SMALLEST, "middle", 0.0, plan.SOFT))
+        names.append(
+            Label(x - 1.8, down + (5.0 if value else 0.0), f"{value:.0f}", plan.SMALLEST, "end", 0.0, plan.SOFT)
+        )
     return marks, names
 
 
@@ -418,4 +377,4 @@ def reliability_words(frame: pd.DataFrame, title: str) -> str:
         said.append(f"{band.panel.iloc[0]}: calibration error from {' to '.join(ends)}")
     bands = counted(frame.target.nunique(), "target")
     shown = f"The figure has the share of right answers by probability of all systems on {bands}. {'; '.join(said)}."
-    return described(title, shown)
+    return plan.described(title, shown)

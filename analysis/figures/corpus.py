@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -225,36 +226,6 @@ def _spread(wide: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw_distributions(frame: pd.DataFrame, title: str) -> Figure:
-    """A histogram for each scale."""
-
-    def draw(axes: Axes, rows: pd.DataFrame) -> None:
-        axes.bar(rows["low"], rows["texts"], width=rows["high"] - rows["low"], align="edge", color=COLOUR)
-
-    return small_figures(frame, title, draw, "texts")
-
-
-def draw_groups(frame: pd.DataFrame, title: str) -> Figure:
-    """Means and intervals of all groups, a small figure for each scale; of a small group each text."""
-
-    def draw(axes: Axes, rows: pd.DataFrame) -> None:
-        scale = str(rows["scale"].iloc[0])
-        for number, row in enumerate(rows.itertuples()):
-            each = [] if pd.isna(row.each) else [float(value) for value in str(row.each).split()]
-            if each:
-                axes.scatter([number] * len(each), each, s=5, color=PALE, zorder=1)
-        positions = np.arange(len(rows))
-        spread = [rows["mean"] - rows["low"].fillna(rows["mean"]), rows["high"].fillna(rows["mean"]) - rows["mean"]]
-        axes.errorbar(positions, rows["mean"], yerr=spread, fmt="o", ms=3, lw=1, color=COLOUR)
-        step = math.ceil(len(rows) / MOST_LABELS) if is_time(rows["group"]) else 1
-        labels = [f"{shortened(row.group, LETTERS)} ({row.n})" for row in rows.itertuples()][::step]
-        if is_share(scale):
-            axes.set_ylim(*SHARES)
-        axes.set_xticks(positions[::step], labels, rotation=90)
-
-    return small_figures(frame, title, draw, "mean")
-
-
 def small_figures(frame: pd.DataFrame, title: str, draw: Callable[[Axes, pd.DataFrame], None], label: str) -> Figure:
     """A small figure for each scale of a frame, which ``draw`` fills; ``label`` is that of every vertical axis."""
     names = list(dict.fromkeys(frame["scale"]))[:MOST_SCALES]
@@ -270,6 +241,31 @@ def small_figures(frame: pd.DataFrame, title: str, draw: Callable[[Axes, pd.Data
         panel.set_ylabel(label, fontsize=8.5)
         make_plain(panel)
     return figure
+
+
+def _bars(axes: Axes, rows: pd.DataFrame) -> None:
+    axes.bar(rows["low"], rows["texts"], width=rows["high"] - rows["low"], align="edge", color=COLOUR)
+
+
+def _groups(axes: Axes, rows: pd.DataFrame) -> None:
+    """Means and intervals of all groups; of a small group each text."""
+    scale = str(rows["scale"].iloc[0])
+    for number, row in enumerate(rows.itertuples()):
+        each = [] if pd.isna(row.each) else [float(value) for value in str(row.each).split()]
+        if each:
+            axes.scatter([number] * len(each), each, s=5, color=PALE, zorder=1)
+    positions = np.arange(len(rows))
+    spread = [rows["mean"] - rows["low"].fillna(rows["mean"]), rows["high"].fillna(rows["mean"]) - rows["mean"]]
+    axes.errorbar(positions, rows["mean"], yerr=spread, fmt="o", ms=3, lw=1, color=COLOUR)
+    step = math.ceil(len(rows) / MOST_LABELS) if is_time(rows["group"]) else 1
+    labels = [f"{shortened(row.group, LETTERS)} ({row.n})" for row in rows.itertuples()][::step]
+    if is_share(scale):
+        axes.set_ylim(*SHARES)
+    axes.set_xticks(positions[::step], labels, rotation=90)
+
+
+draw_distributions = partial(small_figures, draw=_bars, label="texts")
+draw_groups = partial(small_figures, draw=_groups, label="mean")
 
 
 def draw_map(frame: pd.DataFrame, title: str) -> Figure:
@@ -322,9 +318,11 @@ RATINGS_ACROSS = 5  # panels, as many as the paper has ratings
 def insight_figures(parts: Mapping[str, pd.DataFrame], out: Path, subtitle: str) -> list[FigureFiles]:
     """Draw every part of what scored texts say of their authors into ``out``, each beside its CSV."""
     out.mkdir(parents=True, exist_ok=True)
-    draw = {"over-time": draw_over_time, "by-group": draw_by_name, "by-level": draw_by_name}
+    by_name = partial(small_figures, draw=_by_name, label=Y)
     return [
-        write_figure_files(frame, out / part, f"{INSIGHTS[part]}\n{subtitle}", draw[part])
+        write_figure_files(
+            *(frame, out / part, f"{INSIGHTS[part]}\n{subtitle}"), draw_over_time if part == "over-time" else by_name
+        )
         for part, frame in parts.items()
     ]
 
@@ -342,17 +340,13 @@ def draw_over_time(frame: pd.DataFrame, title: str) -> Figure:
     return small_figures(frame[frame["joined"] == ALL], title, draw, Y)
 
 
-def draw_by_name(frame: pd.DataFrame, title: str) -> Figure:
+def _by_name(axes: Axes, rows: pd.DataFrame) -> None:
     """The change of every group, or of the outcome at every level."""
-
-    def draw(axes: Axes, rows: pd.DataFrame) -> None:
-        places, names = np.arange(len(rows)), rows["group" if "group" in rows else "level"]
-        _changes(axes, places, rows)
-        labels = [f"{shortened(str(name), LETTERS)} ({n})" for name, n in zip(names, rows["texts"], strict=True)]
-        is_long = max(map(len, labels)) > SHORT or len(rows) > FEW
-        axes.set_xticks(places, labels, rotation=90 if is_long else 0)
-
-    return small_figures(frame, title, draw, Y)
+    places, names = np.arange(len(rows)), rows["group" if "group" in rows else "level"]
+    _changes(axes, places, rows)
+    labels = [f"{shortened(str(name), LETTERS)} ({n})" for name, n in zip(names, rows["texts"], strict=True)]
+    is_long = max(map(len, labels)) > SHORT or len(rows) > FEW
+    axes.set_xticks(places, labels, rotation=90 if is_long else 0)
 
 
 def _changes(axes: Axes, places: np.ndarray, rows: pd.DataFrame) -> None:

@@ -39,6 +39,7 @@ LONGEST = 40  # letters of a name beside an axis or in a legend
 END = 9  # of them from its end, where names of one family differ
 MIDDLE = 0.1791  # relative luminance at which black and white stand out alike, 4.58 to 1
 LETTERS_PER_INCH = 11  # of a title, so that none is cut
+UNTIMED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # metadata of such files
 CANVASES = {"png": "agg", "svg": "svg", "pdf": "pdf"}  # matplotlib's name of what writes such a file
 DROPPED = "_drop_tables_default"  # of fontTools: matplotlib lets nobody say which tables are left out
 PLACING = ("GDEF", "GPOS", "GSUB", "MATH")  # tables of a font that say how letters stand beside each other
@@ -59,7 +60,8 @@ class Drawing:
     """A figure that is not drawn yet: its files' name and folder, its title, its frame, and how it is drawn.
 
     A manuscript sets the ``caption`` below it, ``height`` cm high and over a page's width if it ``is_wide``; without a
-    height it is a grid of squares, as high as its rows.
+    height it is a grid of squares, as high as its rows. A part of a plan is drawn at the width that it has in print,
+    and ``alt`` says what it shows.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Drawing:
     caption: str = ""
     is_wide: bool = True
     height: float = 0.0
+    alt: str = ""
     dpi: int = 200
     folder: str = FIGURES
 
@@ -215,24 +218,28 @@ def write_figure_files(
     *,
     dpi: int = 200,
     kept: Kept = NOWHERE,
+    settings: Mapping[str, Any] | None = None,
+    prints: bool = False,
 ) -> FigureFiles:
-    """Write the frame as CSV and its figure as SVG and PNG, drawn of what the CSV says; equal frames give equal bytes.
+    """Write the frame as CSV and its figure as SVG and PNG, and as PDF where it ``prints``, drawn of what the CSV says.
 
-    A figure that is ``kept`` is not drawn again: ``draw`` is a function with a name, or a partial of such, and what it
-    draws hangs on nothing but the frame and the title.
+    Equal frames give equal bytes. A figure that is ``kept`` is not drawn again: ``draw`` is a function with a name, or
+    a partial of such, and what it draws hangs on nothing but the frame and the title. ``settings`` are of matplotlib.
     """
     write_csv(frame, stem)
     frame = as_written(frame)
     files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
     asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": dpi}
 
-    def drawn() -> dict[str, bytes]:
-        with plain_text_settings(stem.name):
-            return pictures(draw(frame, title), dpi)
+    def drawn(write: Callable[[Figure], dict[str, bytes]]) -> dict[str, bytes]:
+        with plain_text_settings(stem.name, **(settings or {})):
+            return write(draw(frame, title))
 
-    parts = kept.parts("figure", asked, drawn)
-    write_bytes(files.svg, parts["svg"])
-    write_bytes(files.png, parts["png"])
+    contents = kept.parts("figure", asked, lambda: drawn(lambda figure: pictures(figure, dpi)))
+    if prints:
+        contents |= kept.parts("print", asked, lambda: drawn(lambda figure: {"pdf": file_of(figure, "pdf")}))
+    for ending, content in contents.items():
+        write_bytes(stem.with_name(f"{stem.name}.{ending}"), content)
     return files
 
 
@@ -240,11 +247,11 @@ def pictures(figure: Figure, dpi: int) -> dict[str, bytes]:
     """The figure as PNG of this resolution and as SVG; places are sought once, with room for the texts of an SVG."""
     png = file_of(figure, "png", dpi)
     figure.set_layout_engine("none")
-    return {"png": png, "svg": file_of(figure, "svg", metadata={"Date": None})}
+    return {"svg": file_of(figure, "svg"), "png": png}
 
 
-def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: Any) -> bytes:  # noqa: ANN401 - of a canvas
-    """The bytes of the file in which a figure is written, those of ``savefig``.
+def file_of(figure: Figure, ending: str, dpi: float | None = None) -> bytes:
+    """The bytes of the file in which a figure is written, those of ``savefig`` without the time at which it was made.
 
     That draws each file twice, the first time into nothing, to have the places of its layout; here these are sought.
     """
@@ -258,7 +265,7 @@ def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: An
         figure.set_layout_engine("none")
     figure.dpi = dpi or own_dpi
     with _fonts_without_placing() if ending == "pdf" else nullcontext():
-        getattr(canvas, f"print_{ending}")(content, **options)
+        getattr(canvas, f"print_{ending}")(content, metadata=UNTIMED.get(ending))
     figure.dpi = own_dpi
     if layout is not None:
         figure.set_layout_engine(layout)

@@ -15,48 +15,14 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.roles import BASELINE, CONTROLS, MERGED, MERGED_ROLES, NAMED_BY_INTERMEDIATE, TRANSFER, WHOLE_MODELS
+from analysis.figures import plan
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import (
-    CAPITAL,
-    EDGE,
-    GAP,
-    GRID,
-    INK,
-    LEGEND,
-    MINUS,
-    PAGE,
-    SMALLEST,
-    SOFT,
-    UNSURE,
-    Box,
-    Dot,
-    Item,
-    Label,
-    Line,
-    Mark,
-    Plan,
-    Planned,
-    Triangle,
-    described,
-    entries,
-    fitting,
-    heading,
-    legend,
-    of_setting,
-    panels_on,
-    parts_of,
-    rounded,
-    title_of,
-    titles_of,
-    training_data,
-    whole,
-    with_texts,
-)
+from analysis.figures.plan import Box, Dot, Item, Label, Line, Mark, Plan, Planned, Triangle
 from analysis.figures.uncertainty_map import CORRECTION
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
-from analysis.tables import Declared, bare, framed, signed
+from analysis.tables import Declared, bare, framed, interval_columns, signed
 from tasks.plain_text import counted, harmless
 
 FOREST = "forest"
@@ -70,8 +36,7 @@ COLUMNS = {
     "seed": Declared("Int64", "the training run, of a seed"),
     "score": Declared("float64", "test score, of what is no gain"),
     "points": Declared("float64", "points over the target alone"),
-    "low": Declared("float64", "lower end of the 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "is_significant": Declared("bool", "the corrected p is at most .05; not if the target has not learned"),
 }
 FLOOR, WHOLE, BAND, GAIN, HARM = "#8a6d00", "#5b2a86", "#e3e3e0", "#2166ac", "#b2182b"
@@ -94,7 +59,7 @@ def forest_frame(study: StudyResults, setting: str) -> pd.DataFrame:
 def _forest_frame(study: StudyResults, setting: str) -> pd.DataFrame:
     everything = (study.gains, study.controls, study.merged, study.baselines, study.cells)
     gains, controls, merged, baselines, cells = (part[part.setting == setting] for part in everything)
-    titles = titles_of(study.manifest)
+    titles = plan.titles_of(study.manifest)
     unlearned = {target for target, _ in of_unlearned(gains)}
     rows: list[dict[str, Any]] = []
     for target in dict.fromkeys(gains.target):
@@ -175,10 +140,10 @@ MARKS = (  # kinds of a forest's rows, and what the caption says of them where t
 def forests(study: StudyResults) -> Iterator[Planned]:
     """A panel per target for every setting."""
     for setting in dict.fromkeys(study.gains.setting):
-        title = title_of("Gains by target", study.manifest, setting, "intermediates by their gain in points")
-        caption = partial(forest_caption, beside=training_data(setting))
+        title = plan.title_of("Gains by target", study.manifest, setting, "intermediates by their gain in points")
+        caption = partial(forest_caption, beside=plan.training_data(setting))
         frame = forest_frame(study, setting)
-        yield Planned(of_setting(FOREST, setting), title, frame, forest_plan, forest_words, caption, forest_parts)
+        yield Planned(plan.of_setting(FOREST, setting), title, frame, forest_plan, forest_words, caption, forest_parts)
 
 
 def forest_caption(frame: pd.DataFrame, beside: str = "") -> str:
@@ -187,14 +152,14 @@ def forest_caption(frame: pd.DataFrame, beside: str = "") -> str:
     return f"{'; '.join(['Gains on each target with 95 % intervals, the largest first', *marks])}.{beside}"
 
 
-def forest_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
+def forest_parts(frame: pd.DataFrame, name: str, *, width: float = plan.PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
     """The frame in parts of so many targets as stand on a page of ``width`` cm, with their names."""
     targets = list(dict.fromkeys(frame.target))
     if not targets:
         return
     heights = [_height(_rows(part, MOST_ROWS)) for part in _by_target(frame).values()]
-    most = panels_on(width, len(targets)).across * max(1, int(HIGHEST / max(heights)))
-    yield from parts_of(frame, name, most)
+    most = plan.panels_on(width, len(targets)).across * max(1, int(HIGHEST / max(heights)))
+    yield from plan.parts_of(frame, name, most)
 
 
 # Places: panels side by side, each with a name and an interval per row.
@@ -229,16 +194,16 @@ def _rows(part: Kinds, most: int | None) -> list[Any]:
 
 
 def _height(rows: Sequence[Any]) -> float:
-    return HEAD + ROW * len(rows) + FOOT + GAP
+    return HEAD + ROW * len(rows) + FOOT + plan.GAP
 
 
-def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: int | None = MOST_ROWS) -> Plan:
+def forest_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE, most: int | None = MOST_ROWS) -> Plan:
     """A panel per target at most ``width`` cm wide; of more than ``most`` transfers the best and the worst."""
-    frame = with_texts(frame, ["intermediate", "row"])
+    frame = plan.with_texts(frame, ["intermediate", "row"])
     panels = _by_target(frame)
     targets = list(panels)
-    across, panel_width, full = panels_on(width, len(targets))
-    words, top = heading(title, full)
+    across, panel_width, full = plan.panels_on(width, len(targets))
+    words, top = plan.heading(title, full)
     # Where the axis ends, a number that is easily read: beyond nine of ten ends, and every gain of a single target.
     drawn = frame[frame.kind.isin(DRAWN)][["low", "high", "points"]].abs()
     ends = drawn.to_numpy(float)[np.isfinite(drawn.to_numpy(float))]
@@ -253,7 +218,9 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
         for place, target in enumerate(targets[start : start + across]):
             part = panels[target]
             rows = _rows(part, most)
-            for name, marks in _panel(part, rows, EDGE + place * (panel_width + GAP), top, panel_width, limit).items():
+            for name, marks in _panel(
+                part, rows, plan.EDGE + place * (panel_width + plan.GAP), top, panel_width, limit
+            ).items():
                 layers[name] += marks
             heights.append(_height(rows))
         top += max(heights)
@@ -262,20 +229,20 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
     # What the marks mean; those that do not occur are left out.
     kinds = set(frame.kind)
     framed_text = f"p \u2264 {f'{LEVEL:.2f}'.removeprefix('0')}, {CORRECTION}"
-    drawn_items = [
-        (True, Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval")),
-        (True, Item(_sure_key, 34.0, "gain, harm: the interval excludes 0")),
-        (True, Item(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, UNSURE, INK, 0.7)], 6.0, framed_text)),
-        ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
-        (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
-        ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
-        (MERGED in kinds, Item(lambda x, y: [Line(x, y, x + 10.0, y, INK, 0.7)], 10.0, "below: merged intermediates")),
-        ("floor" in kinds, Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0")),
-        ("whole model" in kinds, Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model")),
-    ]
-    items = [item for occurs, item in drawn_items if occurs]
-    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
-    return rounded(Plan(full, bottom + EDGE, forest_words(frame, title), layers, top, entries(items)))
+    items = (
+        Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval"),
+        Item(_sure_key, 34.0, "gain, harm: the interval excludes 0"),
+        Item(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, plan.UNSURE, plan.INK, 0.7)], 6.0, framed_text),
+        Item(lambda x, y: [Dot(x + at, y, 0.75, plan.SOFT) for at in (1.0, 4.0)], 5.0, "seeds", "seed" in kinds),
+        Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, plan.INK, 0.7)], 2.0, "target alone"),
+        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls", "control" in kinds),
+        Item(
+            lambda x, y: [Line(x, y, x + 10.0, y, plan.INK, 0.7)], 10.0, "below: merged intermediates", MERGED in kinds
+        ),
+        Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0", "floor" in kinds),
+        Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model", "whole model" in kinds),
+    )
+    return plan.finished(layers, items, top, full, forest_words(frame, title))
 
 
 def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, limit: float) -> dict[str, list[Mark]]:
@@ -286,10 +253,10 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
     def at(points: float) -> float:
         return left + (right - left) * (min(max(points / limit, -1.0), 1.0) + 1) / 2
 
-    ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", GRID, 0.6)]
-    ground.append(Line(at(0), first, at(0), last, INK, 0.7))
+    ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", plan.GRID, 0.6)]
+    ground.append(Line(at(0), first, at(0), last, plan.INK, 0.7))
     if merged := part.get(MERGED):  # which end at ``last``, below a line
-        ground.append(Line(x, last - ROW * len(merged), right, last - ROW * len(merged), INK, 0.7))
+        ground.append(Line(x, last - ROW * len(merged), right, last - ROW * len(merged), plan.INK, 0.7))
     for kind, colour, dash in (("floor", FLOOR, 1.6), ("whole model", WHOLE, 3.2)):
         for points in (row.points for row in part.get(kind, ()) if abs(row.points) <= limit):
             ground += _dashes(at(points), first, last, colour, dash)
@@ -302,11 +269,21 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         if row is not None:
             marks += _interval(row, seeds.get(row.intermediate, ()), at, middle, limit)
             if not np.isfinite(row.points):
-                names.append(Label(left + 4.0, middle + CAPITAL * SMALLEST, "no value", SMALLEST, "start", 0.0, SOFT))
+                names.append(
+                    Label(
+                        left + 4.0,
+                        middle + plan.CAPITAL * plan.SMALLEST,
+                        "no value",
+                        plan.SMALLEST,
+                        "start",
+                        0.0,
+                        plan.SOFT,
+                    )
+                )
     for points in (-limit, 0.0, limit):
         anchor = {-limit: "start", 0.0: "middle", limit: "end"}[points]
-        text = whole(points) if limit >= 1 else signed(points, 1)
-        names.append(Label(at(points), last + 7.5, text, SMALLEST, anchor, 0.0, SOFT))
+        text = plan.whole(points) if limit >= 1 else signed(points, 1)
+        names.append(Label(at(points), last + 7.5, text, plan.SMALLEST, anchor, 0.0, plan.SOFT))
     return {"ground": ground, "marks": marks, "names": [name for name in names if name.text]}  # type: ignore[union-attr]
 
 
@@ -321,21 +298,29 @@ def _seed_points(part: Kinds) -> dict[str, list[float]]:
 def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[Label]:
     """The target, and the scores of its baseline, of its floor and of a whole model."""
     shown = next(iter(part.values()))[0]
-    yield Label(x, y + 7.0, fitting(shown.panel, 7.4, width - 2), 6.8, "start", 0.0, INK, True)
+    yield Label(x, y + 7.0, plan.fitting(shown.panel, 7.4, width - 2), 6.8, "start", 0.0, plan.INK, True)
     facts = []
     for kind, name in (("alone", "baseline"), ("floor", "floor"), ("whole model", "whole model")):
         for row in part.get(kind, ()):
             if not np.isnan(row.score):
-                facts.append(f"{name} {bare(row.score).replace('-', MINUS)}")
+                facts.append(f"{name} {bare(row.score).replace('-', plan.MINUS)}")
     metric = METRIC_NAMES[shown.metric]
     text = f"{metric}: {', '.join(facts)}" if facts else metric
-    yield Label(x, y + 15.5, fitting(text, SMALLEST, width - 2), SMALLEST, "start", 0.0, SOFT)
+    yield Label(x, y + 15.5, plan.fitting(text, plan.SMALLEST, width - 2), plan.SMALLEST, "start", 0.0, plan.SOFT)
 
 
 def _name(part: Kinds, row: Any, x: float, middle: float, room: float) -> Label:  # noqa: ANN401 - of the frame
     text = row.row if row is not None else f"{len(part[TRANSFER]) - 2 * ENDS} more between"
-    colour = SOFT if row is None or row.kind == "control" else INK
-    return Label(x + room, middle + CAPITAL * SMALLEST, fitting(text, SMALLEST, room), SMALLEST, "end", 0.0, colour)
+    colour = plan.SOFT if row is None or row.kind == "control" else plan.INK
+    return Label(
+        x + room,
+        middle + plan.CAPITAL * plan.SMALLEST,
+        plan.fitting(text, plan.SMALLEST, room),
+        plan.SMALLEST,
+        "end",
+        0.0,
+        colour,
+    )
 
 
 def _band(part: Kinds, at: Any, first: float, last: float) -> list[Mark]:  # noqa: ANN401 - a function
@@ -355,11 +340,11 @@ def _dashes(x: float, first: float, last: float, colour: str, dash: float) -> li
 
 def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float) -> list[Mark]:  # noqa: ANN401
     """A row's interval, its seeds below it, and its gain; an end beyond the axis is an arrow."""
-    marks: list[Mark] = [Dot(at(points), y + 2.3, 0.75, SOFT) for points in seeds]
+    marks: list[Mark] = [Dot(at(points), y + 2.3, 0.75, plan.SOFT) for points in seeds]
     if not np.isfinite(row.points):
         return marks
     is_control, is_sure = row.kind == "control", row.low > 0 or row.high < 0
-    colour = SOFT if is_control else (GAIN if row.points > 0 else HARM) if is_sure else "#8a8f96"
+    colour = plan.SOFT if is_control else (GAIN if row.points > 0 else HARM) if is_sure else "#8a8f96"
     if np.isfinite(row.low):
         marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
         for end, sign in ((row.low, -1.0), (row.high, 1.0)):
@@ -367,7 +352,7 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
                 tip, foot = at(end), at(end) - 2.6 * sign
                 marks.append(Triangle((tip, y, foot, y - 1.5, foot, y + 1.5), colour, colour, 0.2))
     if row.is_significant:
-        marks.append(Box(at(row.points) - 2.1, y - 2.1, 4.2, 4.2, colour, INK, 0.7))
+        marks.append(Box(at(row.points) - 2.1, y - 2.1, 4.2, 4.2, colour, plan.INK, 0.7))
     else:
         fill = colour if is_sure and not is_control else "#ffffff"
         marks.append(Dot(at(row.points), y, 1.7, fill, colour, 0.7))
@@ -395,4 +380,4 @@ def forest_words(frame: pd.DataFrame, title: str) -> str:
     shown = f"The figure has the gains of all intermediates on {panels}, the best first."
     if frame.kind.eq(MERGED).any():
         shown += " Merged intermediates stand below a line."
-    return described(title, f"{shown} Best by target: {'; '.join(named)}.")
+    return plan.described(title, f"{shown} Best by target: {'; '.join(named)}.")

@@ -15,24 +15,13 @@ import pandas as pd
 
 from adapters_store.disk import write_bytes
 from adapters_store.roles import BASELINE
-from analysis.figures.drawing import (
-    Drawing,
-    colour_squares,
-    cover,
-    empty_figure,
-    file_of,
-    legend_mark,
-    legend_patch,
-    make_legible,
-    plain_text_settings,
-    shortened,
-    write_in_square,
-)
+from analysis.figures import drawing
+from analysis.figures.drawing import Drawing
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
-from analysis.tables import as_written, bare
+from analysis.tables import as_written, bare, holds
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
@@ -135,7 +124,7 @@ def squares(
             square = Square(intermediate, target, titles[intermediate], columns[target], "not_planned")
             if (pair := pairs.get((intermediate, target))) is not None:
                 status = _status(pair.n_seeds, pair.score, "done")
-                doubts = (not pd.isna(mark) and bool(mark) for mark in (pair.collapsed, pair.contaminated))
+                doubts = (holds(pair.collapsed), holds(pair.contaminated))
                 marks = (bool(pair.significant) and columns[target] == titles[target], *doubts)
                 square = Square(*square[:4], status, pair.score, pair.points, *marks)
             rows.append(square)
@@ -158,9 +147,8 @@ def _merged_squares(merged: pd.DataFrame, squares: pd.DataFrame) -> pd.DataFrame
         for target, column in zip(alone.target, alone.column, strict=True):
             square = Square(MERGED_ROW + name, target, f"merged: {name}", column, "not_planned")
             for gain in merged[(merged.row == name) & (merged.target == target)].itertuples():
-                is_collapsed = not pd.isna(gain.collapsed) and bool(gain.collapsed)
                 status = _status(gain.n_seeds, gain.score, "done")
-                square = Square(*square[:4], status, gain.score, gain.points, is_collapsed=is_collapsed)
+                square = Square(*square[:4], status, gain.score, gain.points, is_collapsed=holds(gain.collapsed))
             rows.append(square)
     return pd.DataFrame(rows, columns=list(Square._fields))
 
@@ -174,7 +162,7 @@ def colour_limit(points: pd.Series) -> float:
 def heatmap(squares: pd.DataFrame, title: str, *, metric: str, limit: float) -> Figure:
     """Draw the squares: colour is the gain in points, the number the score, an asterisk a significant gain."""
     rows = squares.drop_duplicates("intermediate")
-    figure = empty_figure(6.0 + 0.55 * squares.target.nunique(), 4.4 + 0.34 * len(rows))
+    figure = drawing.empty_figure(6.0 + 0.55 * squares.target.nunique(), 4.4 + 0.34 * len(rows))
     label = f"gain in points of {METRIC_NAMES[metric]} (x 100)"
     label += f"\nscale ends at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
     axes = coloured_grid(figure, squares, "points", {"label": label, "extend": "both"}, least=-limit, most=limit)
@@ -208,7 +196,7 @@ def coloured_grid(
     values = squares.pivot(index="intermediate", columns="target", values=value)
     values = values.loc[rows.intermediate, columns.target].astype(float)
     axes = figure.subplots()
-    colour_squares(axes, values.to_numpy(), colours=colours, least=least, most=most, bar={"shrink": 0.8, **bar})
+    drawing.colour_squares(axes, values.to_numpy(), colours=colours, least=least, most=most, bar={"shrink": 0.8, **bar})
     name_squares(axes, list(rows.row), list(columns.column))
     return axes
 
@@ -224,21 +212,25 @@ def write_scores(axes: Axes, squares: pd.DataFrame, *, is_bold: bool) -> None:
     for square in squares.itertuples():
         x, y = across[square.target], down[square.intermediate]
         if square.status in FILLS:
-            cover(axes, x, y, **FILLS[square.status])
+            drawing.cover(axes, x, y, **FILLS[square.status])
         if np.isfinite(square.score):
             marks = "*" * square.is_significant + DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
             weight = "bold" if is_bold and square.is_significant else "normal"
-            write_in_square(axes, x, y, bare(square.score) + marks, weight=weight)
-    make_legible(axes)
+            drawing.write_in_square(axes, x, y, bare(square.score) + marks, weight=weight)
+    drawing.make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
 
 
 def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
     """Name the rows (intermediates) and columns (targets) of a heatmap."""
     axes.set_xticks(
-        np.arange(len(columns)) + 0.5, list(map(shortened, columns)), rotation=45, ha="right", rotation_mode="anchor"
+        np.arange(len(columns)) + 0.5,
+        list(map(drawing.shortened, columns)),
+        rotation=45,
+        ha="right",
+        rotation_mode="anchor",
     )
-    axes.set_yticks(np.arange(len(rows)) + 0.5, list(map(shortened, rows)), rotation=0, va="center")
+    axes.set_yticks(np.arange(len(rows)) + 0.5, list(map(drawing.shortened, rows)), rotation=0, va="center")
     axes.tick_params(labelsize=8.5)
     axes.set(xlabel="target", ylabel="intermediate")
 
@@ -257,9 +249,9 @@ def _status(n_seeds: int, score: float, otherwise: str) -> str:
 
 def explain_squares(figure: Figure, squares: pd.DataFrame, signs: Mapping[str, bool]) -> None:
     """A legend below the figure: the signs that are to be explained, and what the fills mean that occur."""
-    marks: list[Patch | Line2D] = [legend_mark(text) for text, is_shown in signs.items() if is_shown]
+    marks: list[Patch | Line2D] = [drawing.legend_mark(text) for text, is_shown in signs.items() if is_shown]
     fills = [name for name in MEANINGS if (squares.status == name).any()]
-    handles = marks + [legend_patch(MEANINGS[name], **FILLS[name]) for name in fills]
+    handles = marks + [drawing.legend_patch(MEANINGS[name], **FILLS[name]) for name in fills]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
 
 
@@ -272,11 +264,11 @@ def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
     squares = frame.assign(worst=100 * worst).pivot(index="intermediate", columns="target", values="worst")
     order = list(dict.fromkeys(frame.target))
     squares = squares.reindex(index=order, columns=order)
-    with plain_text_settings(stem.name):
+    with drawing.plain_text_settings(stem.name):
         figure = _contamination_heatmap(squares, title)
         paths = [stem.with_name(f"{stem.name}{ending}") for ending in (".png", ".svg")]
-        write_bytes(paths[0], file_of(figure, "png", dpi=150))
-        write_bytes(paths[1], file_of(figure, "svg", metadata={"Date": None}))
+        write_bytes(paths[0], drawing.file_of(figure, "png", dpi=150))
+        write_bytes(paths[1], drawing.file_of(figure, "svg"))
     return paths
 
 
@@ -284,7 +276,7 @@ def _contamination_heatmap(squares: pd.DataFrame, title: str) -> Figure:
     import seaborn as sns  # a second, which no other command needs
 
     size = 4.0 + 0.36 * len(squares)
-    figure = empty_figure(size + 1.5, size)
+    figure = drawing.empty_figure(size + 1.5, size)
     axes = figure.subplots()
     label = "percent of the target's test items in the intermediate's training data\n"
     label += "(largest of: by group, by context and text, nearly)"
@@ -302,7 +294,7 @@ def _contamination_heatmap(squares: pd.DataFrame, title: str) -> Figure:
         linecolor="0.85",
         cbar_kws={"label": label, "shrink": 0.7},
     )
-    make_legible(axes)
+    drawing.make_legible(axes)
     axes.set(xlabel="target (test items)", ylabel="intermediate (training data)")
     axes.tick_params(labelsize=8)
     axes.set_title(f"What of the test items was training material, {title} splits", fontsize=10)

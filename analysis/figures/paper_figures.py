@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from analysis.figures import heatmaps
 from analysis.figures.drawing import (
     Drawing,
     FigureFiles,
@@ -29,17 +30,6 @@ from analysis.figures.drawing import (
     shortened,
     whole_numbers,
     write_in_square,
-)
-from analysis.figures.heatmaps import (
-    ALONE,
-    DAGGER,
-    DOUBLE_DAGGER,
-    FILLS,
-    METRIC_NAMES,
-    colour_limit,
-    coloured_grid,
-    explain_squares,
-    write_scores,
 )
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import SIMILARITY, features_of, pair_features
@@ -104,7 +94,7 @@ def _figures(question: Question) -> Iterator[Drawing]:
     if tested := [frame for frame in counts if frame.n_tested.sum()]:
         title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{question.note}"
         yield theme_figure(pd.concat(tested, ignore_index=True), title.strip())
-    for metric, words in METRIC_NAMES.items():
+    for metric, words in heatmaps.METRIC_NAMES.items():
         if (results.gains.metric == metric).any():
             title = f"{results.banner}Figure {NUMBERS[metric]}: percent change of {words}, {results.name}"
             caption = f"Change in percent of the target alone, targets scored by {words}; the number is the score."
@@ -158,7 +148,7 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
     frame.loc[itself, "status"] = "not_planned"
     titles = dict(zip(results.tasks.task, results.tasks.title, strict=True))
     return frame.assign(
-        row=[titles[task] if task else ALONE for task in frame.intermediate],
+        row=[titles[task] if task else heatmaps.ALONE for task in frame.intermediate],
         column=frame.target.map(titles),
         is_significant=frame.p_bh <= LEVEL,
         is_collapsed=frame.collapsed.fillna(False).astype(bool),
@@ -168,20 +158,22 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
 
 def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap: the colour is the change in percent of the target alone, the number the score."""
-    limit = colour_limit(squares.percent)
+    limit = heatmaps.colour_limit(squares.percent)
     rows = squares.intermediate.nunique(dropna=False)  # a file has nothing for a target alone
     figure = figure_of(4.2 + 0.55 * squares.target.nunique(), 3.2 + 0.33 * rows, title)
     bar = {"label": f"percent change (scale ends at {limit:.1f})", "extend": "both"}
-    write_scores(coloured_grid(figure, squares, "percent", bar, least=-limit, most=limit), squares, is_bold=False)
+    heatmaps.write_scores(
+        heatmaps.coloured_grid(figure, squares, "percent", bar, least=-limit, most=limit), squares, is_bold=False
+    )
     for scale in figure.axes[1:]:
         scale.tick_params(labelsize=8.5)
         scale.yaxis.label.set_fontsize(9)
     signs = {
         f"* p(BH) <= {LEVEL:g}": squares.is_significant.any(),
-        f"{DAGGER} collapsed training": squares.is_collapsed.any(),
-        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
+        f"{heatmaps.DAGGER} collapsed training": squares.is_collapsed.any(),
+        f"{heatmaps.DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
     }
-    explain_squares(figure, squares, signs)
+    heatmaps.explain_squares(figure, squares, signs)
     return figure
 
 
@@ -374,19 +366,21 @@ def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure
     figure = figure_of(4.0 + 0.46 * squares.target.nunique(), 3.0 + 0.36 * squares.intermediate.nunique(), title)
     is_other = squares.intermediate != squares.target
     least, most = squares.similarity[is_other].min(), squares.similarity.max()
-    axes = coloured_grid(figure, squares, "similarity", {"label": label}, least=least, most=most, colours="cividis")
+    axes = heatmaps.coloured_grid(
+        figure, squares, "similarity", {"label": label}, least=least, most=most, colours="cividis"
+    )
     across, down = (list(dict.fromkeys(squares[role])) for role in ("target", "intermediate"))
     for square in squares.itertuples():
         write_in_square(axes, across.index(square.target), down.index(square.intermediate), square.text)
     make_legible(axes)
     missing = squares[squares.similarity.isna() & is_other]
     for square in missing.itertuples():
-        cover(axes, across.index(square.target), down.index(square.intermediate), **FILLS["missing"])
+        cover(axes, across.index(square.target), down.index(square.intermediate), **heatmaps.FILLS["missing"])
     for scale in figure.axes[1:]:
         scale.tick_params(labelsize=8.5)
         scale.yaxis.label.set_fontsize(9)
     if len(missing):
-        handles = [legend_patch("not measured", **FILLS["missing"])]
+        handles = [legend_patch("not measured", **heatmaps.FILLS["missing"])]
         figure.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)
     return figure
 

@@ -18,20 +18,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from adapters_store.disk import write_bytes
 from analysis.figures.drawing import (
     FigureFiles,
     empty_figure,
     file_of,
-    luminance,
-    named,
     on_a_line,
-    pictures,
     plain_text_settings,
+    write_figure_files,
 )
 from analysis.gains.cells import Manifest
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import FIGURES, as_written, signed, write_csv
+from analysis.tables import FIGURES, signed
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
@@ -42,10 +39,9 @@ if TYPE_CHECKING:
 POINTS_PER_CM = 72 / 2.54
 PAGE = 16.0  # cm, the text width of an A4 page
 SMALLEST = 6.0  # points of any text, as in print
-INK, SOFT, PAPER = "#1d2126", "#565d66", "#ffffff"
+INK, SOFT = "#1d2126", "#565d66"
 CAPITAL = 0.365  # half the height of a capital letter, in sizes of the font: how far below its middle a line stands
 FONT_FAMILY = "DejaVu Sans"
-DPI = 200
 SETTINGS: dict[Any, Any] = {"text.hinting": "none"}  # letters as wide as they are measured
 
 
@@ -139,14 +135,6 @@ class Plan(NamedTuple):
         return [mark for mark in self.marks() if isinstance(mark, Label)]
 
 
-def rounded(plan: Plan) -> Plan:
-    """The plan with all places and sizes in hundredths of a point, so that equal frames give equal plans."""
-    layers = {name: [_rounded(mark) for mark in layer] for name, layer in plan.layers.items()}
-    sizes = {name: _hundredths(getattr(plan, name)) for name in ("width", "height", "foot")}
-    entries = [entry._replace(marks=list(map(_rounded, entry.marks))) for entry in plan.entries]
-    return plan._replace(layers=layers, entries=entries, **sizes)
-
-
 def _rounded(mark: Any) -> Any:  # noqa: ANN401 - a mark of any kind
     values = (tuple(map(_hundredths, value)) if isinstance(value, tuple) else _hundredths(value) for value in mark)
     return type(mark)(*values)
@@ -213,25 +201,6 @@ def outline(label: Label) -> np.ndarray:
     return placed
 
 
-def contrasts(plan: Plan) -> list[tuple[str, float]]:
-    """Of every text the smallest ratio of luminances (WCAG 2) to the paper and to the fills that it stands on."""
-    from matplotlib.colors import to_rgba
-
-    marks, ratios = plan.marks(), []
-    boxes = [(place, mark) for place, mark in enumerate(marks) if isinstance(mark, Box) and mark.fill]
-    sides = np.array([(box.x, box.y, box.x + box.width, box.y + box.height) for _, box in boxes]).reshape(-1, 4)
-    depths = np.array([place for place, _ in boxes])
-    for place, label in enumerate(marks):
-        if isinstance(label, Label):
-            corners = outline(label)
-            is_met = (sides[:, :2] < corners.max(axis=0)).all(axis=1) & (sides[:, 2:] > corners.min(axis=0)).all(axis=1)
-            met = [boxes[number][1].fill for number in np.flatnonzero(is_met & (depths < place))]
-            inks = luminance(np.array([to_rgba(colour) for colour in (label.colour, PAPER, *dict.fromkeys(met))]))
-            light, dark = np.maximum(inks[1:], inks[0]), np.minimum(inks[1:], inks[0])
-            ratios.append((label.text, float(((light + 0.05) / (dark + 0.05)).min())))
-    return ratios
-
-
 def with_texts(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """The frame with empty texts in these columns where a CSV file has nothing."""
     return frame.assign(**{name: frame[name].astype(object).where(frame[name].notna(), "") for name in names})
@@ -246,16 +215,25 @@ Key = Callable[[float, float], Sequence[Mark]]  # the marks of a key, from its l
 
 
 class Item(NamedTuple):
-    """What a legend is made of: a key of this width, and what it means."""
+    """What a legend is made of: a key of this width, what it means, and whether what it explains ``occurs``."""
 
     key: Key
     width: float
     text: str
+    occurs: Any = True
 
 
-def entries(items: Sequence[Item]) -> list[Entry]:
-    """The items, each by itself."""
-    return [Entry(item.width, item.key(0.0, LINE_PITCH / 2), item.text) for item in items]
+def finished(layers: Layers, items: Iterable[Item], foot: float, width: float, alt: str) -> Plan:
+    """The plan of these layers, and from ``foot`` on of a legend of the items that occur."""
+    shown = [item for item in items if item.occurs]
+    below, bottom = legend(shown, EDGE, foot, width - 2 * EDGE)
+    each = [Entry(item.width, item.key(0.0, LINE_PITCH / 2), item.text) for item in shown]
+    plan = Plan(width, bottom + EDGE, alt, {**layers, LEGEND: below}, foot, each)
+    # All places and sizes are in hundredths of a point, so that equal frames give equal plans.
+    placed = {name: [_rounded(mark) for mark in layer] for name, layer in plan.layers.items()}
+    sizes = {name: _hundredths(getattr(plan, name)) for name in ("width", "height", "foot")}
+    entries = [entry._replace(marks=list(map(_rounded, entry.marks))) for entry in plan.entries]
+    return plan._replace(layers=placed, entries=entries, **sizes)
 
 
 def legend(items: Sequence[Item], x: float, y: float, width: float) -> tuple[list[Mark], float]:
@@ -415,32 +393,6 @@ def figure_of_plan(frame: pd.DataFrame, title: str, *, planner: Planner) -> Figu
     return drawn(planner(frame, title))
 
 
-def write_plan_files(
-    frame: pd.DataFrame, stem: Path, title: str, planner: Planner, *, kept: Kept = NOWHERE, prints: bool = False
-) -> FigureFiles:
-    """Write the frame as CSV and its plan as SVG and PNG, and as PDF where it ``prints``.
-
-    Equal frames give equal bytes. A figure that is ``kept`` is not drawn again: ``planner`` is a function with a name
-    or a partial of such.
-    """
-    write_csv(frame, stem)
-    frame = as_written(frame)
-    files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
-    draw = partial(figure_of_plan, planner=planner)
-    asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": DPI}
-
-    def made(write: Callable[[Figure], dict[str, bytes]]) -> dict[str, bytes]:
-        with plain_text_settings(stem.name, **SETTINGS, **{"pdf.fonttype": 42}):
-            return write(draw(frame, title))
-
-    contents = kept.parts("planned figure", asked, lambda: made(lambda figure: pictures(figure, DPI)))
-    if prints:
-        contents |= kept.parts("planned print", asked, lambda: made(lambda figure: {"pdf": _print_of(figure)}))
-    for ending, content in contents.items():
-        write_bytes(stem.with_name(f"{stem.name}.{ending}"), content)
-    return files
-
-
 def _whole(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> list[tuple[str, pd.DataFrame]]:
     """A figure that stands on one page whatever its width."""
     return [(name, frame)]
@@ -450,7 +402,8 @@ def _whole(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> list[tuple
 class Planned:
     """A figure whose marks a ``planner`` places, not drawn yet, in as many ``parts`` as pages of a width in cm hold.
 
-    ``caption`` and ``words``, which say in a manuscript what is seen, follow from the frame of each part.
+    ``caption`` and ``words``, which say in a manuscript what is seen, follow from the frame of each part; or one
+    caption is that of all parts.
     """
 
     name: str
@@ -458,7 +411,7 @@ class Planned:
     frame: pd.DataFrame
     planner: Callable[..., Plan]
     words: Callable[[pd.DataFrame, str], str]
-    caption: Callable[[pd.DataFrame], str] | None  # none: not for manuscripts
+    caption: Callable[[pd.DataFrame], str] | str | None  # none: not for manuscripts
     parts: Callable[..., Iterable[tuple[str, pd.DataFrame]]] = _whole
     folder: str = FIGURES
 
@@ -469,8 +422,10 @@ class Planned:
 
     def write(self, out: Path, kept: Kept = NOWHERE, *, prints: bool = False) -> list[FigureFiles]:
         """Draw its parts, unless they are kept, into its folder below ``out``, with their frames."""
+        draw = partial(figure_of_plan, planner=self.planner)
+        further: dict[str, Any] = {"kept": kept, "settings": {**SETTINGS, "pdf.fonttype": 42}, "prints": prints}
         return [
-            write_plan_files(part, out / self.folder / name, self.title, self.planner, kept=kept, prints=prints)
+            write_figure_files(part, out / self.folder / name, self.title, draw, **further)
             for name, part in self.parts(self.frame, self.name)
         ]
 
@@ -488,12 +443,7 @@ def training_data(setting: str) -> str:
 def svg_of_plan(plan: Plan, salt: str) -> bytes:
     """The plan as SVG, whose names of parts hang on ``salt``."""
     with plain_text_settings(salt, **SETTINGS):
-        return file_of(drawn(plan), "svg", metadata={"Date": None})
-
-
-def _print_of(figure: Figure) -> bytes:
-    """The figure as PDF, without the time at which it was made."""
-    return file_of(figure, "pdf", metadata={"CreationDate": None})
+        return file_of(drawn(plan), "svg")
 
 
 KINDS = {Box: "b", Dot: "d", Line: "l", Triangle: "t", Label: "s"}

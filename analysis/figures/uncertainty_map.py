@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -21,48 +20,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri, stdtr, stdtrit
 
+from analysis.figures import plan
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import (
-    CAPITAL,
-    EDGE,
-    GRID,
-    INK,
-    LEGEND,
-    MINUS,
-    PAGE,
-    POINTS_PER_CM,
-    SMALLEST,
-    SOFT,
-    UNSURE,
-    Box,
-    Dot,
-    Item,
-    Label,
-    Line,
-    Mark,
-    Plan,
-    Planned,
-    Triangle,
-    described,
-    entries,
-    fitting,
-    heading,
-    legend,
-    of_setting,
-    outline,
-    rounded,
-    text_width,
-    title_of,
-    titles_of,
-    training_data,
-    whole,
-    with_texts,
-)
+from analysis.figures.plan import Box, Dot, Item, Label, Line, Mark, Plan, Planned, Triangle
 from analysis.gains.baselines import of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
-from analysis.tables import Declared, framed, signed
+from analysis.tables import Declared, framed, holds, interval_columns, signed
 from tasks.plain_text import counted, harmless
 
 WIDEST_PLACE, NARROWEST = 40.0, 6.6  # points of a square's place at most, and at least for a name beside each
@@ -129,9 +94,9 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
     gaps_down = _gaps(rows, ["row_family"])
     longest = min(LONGEST_NAME if len(columns) <= MANY else SHORT_NAME, 0.24 * width)
     beside = (BRACKET + 1.0) * has_rows
-    gutter = max(min(max(text_width(name, 7.0) for name in rows.row), longest), AXIS) + 8.0 + beside
+    gutter = max(min(max(plan.text_width(name, 7.0) for name in rows.row), longest), AXIS) + 8.0 + beside
     for _ in range(3):  # names of families, and labels that slant to the left, may ask for more room at the left
-        room = width - gutter - SIDE_STRIP[0] - 3 * EDGE - sum(gaps_across)
+        room = width - gutter - SIDE_STRIP[0] - 3 * plan.EDGE - sum(gaps_across)
         across = min(room / len(columns), WIDEST_PLACE)
         down = max(across, NARROWEST)
         more = BRACKET + 1.0 + _further(runs_of(rows, "intermediate", ["row_family"]), down) - beside
@@ -139,23 +104,23 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
             gutter, beside = gutter + more, beside + more
         slant = 45.0 if across >= SLANTED else 90.0
         lefts = gutter + np.cumsum([0.0, *gaps_across[1:]]) + across * np.arange(len(columns))
-        lengths = [min(text_width(name, 7.0), longest) for name in columns.column]
+        lengths = [min(plan.text_width(name, 7.0), longest) for name in columns.column]
         if slant == 45.0:
             starts = [x + across / 2 - 0.72 * length for x, length in zip(lefts, lengths, strict=True)]
-            gutter += max(0.0, EDGE - min(starts))
+            gutter += max(0.0, plan.EDGE - min(starts))
     is_staggered = slant == 90.0 and across < NARROWEST
     tier = max(lengths) + 3.0 if is_staggered else 0.0
     above = (BRACKET + _further(runs_of(columns, "target", ["metric", "column_family"]), across)) * has_columns
     strip = top + BRACKET + above + tier
     tops = strip + STRIP + 4.0 + np.cumsum([0.0, *gaps_down[1:]]) + down * np.arange(len(rows))
-    side = min(max(width - lefts[-1] - across - 3 * EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
+    side = min(max(width - lefts[-1] - across - 3 * plan.EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
     return Layout(
         dict(zip(columns.target, lefts, strict=True)),
         dict(zip(rows.intermediate, tops, strict=True)),
         across,
         down,
-        min(max(0.62 * min(across * (2 if is_staggered else 1), down), SMALLEST), 7.0),
-        max(lefts[-1] + across + side + 3 * EDGE, min(LEAST_WIDTH, width)),
+        min(max(0.62 * min(across * (2 if is_staggered else 1), down), plan.SMALLEST), 7.0),
+        max(lefts[-1] + across + side + 3 * plan.EDGE, min(LEAST_WIDTH, width)),
         float(tops[-1] + down),
         longest,
         slant,
@@ -194,14 +159,14 @@ def _further(runs: Sequence[Run], place: float) -> float:
     needed = [0.0]
     for run in runs:
         lines, is_turned = bracket_name(run.name, run.size * place - BESIDE)
-        widths = [text_width(line, SMALLEST) for line in lines]
+        widths = [plan.text_width(line, plan.SMALLEST) for line in lines]
         needed.append(max(widths) + ENDS - BRACKET if is_turned else BRACKET_LINE * (len(lines) - 1))
     return max(needed)
 
 
 def bracket_name(name: str, room: float) -> tuple[list[str], bool]:
     """The lines of a family's name, and whether they stand across their bracket because along it one would be cut."""
-    along = _broken(name, SMALLEST, room, MOST_LINES)
+    along = _broken(name, plan.SMALLEST, room, MOST_LINES)
     if along or not name:
         return along, False
     across = name_lines(name, LONGEST_TURNED, most=int((room + BESIDE) / BRACKET_LINE))
@@ -210,10 +175,10 @@ def bracket_name(name: str, room: float) -> tuple[list[str], bool]:
 
 def name_lines(name: str, room: float, *, is_bold: bool = False, most: int = MOST_LINES) -> list[str]:
     """A bracket's name in as few lines as fit, broken at its parts; else on one, cut, or none."""
-    size = SMALLEST * (1.12 if is_bold else 1.0)
+    size = plan.SMALLEST * (1.12 if is_bold else 1.0)
     if lines := _broken(name, size, room, most):
         return lines
-    text = fitting(name, size, room, 0) if most > 0 else ""
+    text = plan.fitting(name, size, room, 0) if most > 0 else ""
     return [text] if text.strip() and len(text) >= min(len(name), FEWEST_LETTERS) else []
 
 
@@ -221,12 +186,12 @@ def _broken(name: str, size: float, room: float, most: int) -> list[str]:
     """A name in at most so many lines, broken at its parts; none where it would have to be cut."""
     lines = [""]
     for part in re.findall(r"[^\s_/-]+[\s_/-]*|[\s_/-]+", name):
-        if text_width((lines[-1] + part).rstrip(), size) <= room or not lines[-1]:
+        if plan.text_width((lines[-1] + part).rstrip(), size) <= room or not lines[-1]:
             lines[-1] += part
         else:
             lines.append(part)
     lines = [line.strip() for line in lines]
-    fits = len(lines) <= most and all(text_width(line, size) <= room for line in lines)
+    fits = len(lines) <= most and all(plan.text_width(line, size) <= room for line in lines)
     return lines if fits and lines[0] else []
 
 
@@ -254,8 +219,7 @@ COLUMNS = {
     "metric": Declared("str", "metric of the target"),
     "status": Declared("str", "done, missing, undefined, or same task"),
     "points": Declared("float64", "gain in points"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "df": Declared("float64", "degrees of freedom behind it"),
     "p_corrected": Declared("float64", "p after the correction by which gains are called significant"),
     "size": Declared("float64", "area of the square as a share of its place"),
@@ -282,7 +246,7 @@ def map_frame(gains: pd.DataFrame, manifest: Manifest, *, setting: str, order: s
     metrics = dict(zip(shown.target, shown.metric, strict=True))
     targets = sorted(targets, key=lambda task: list(METRIC_NAMES).index(metrics[task]))
     pairs = {(pair.intermediate, pair.target): pair for pair in shown.itertuples()}
-    titles = titles_of(manifest)
+    titles = plan.titles_of(manifest)
     unlearned = {target for target, _ in of_unlearned(shown)}
     squares = [
         {
@@ -329,7 +293,7 @@ def _of_pair(pair: Any, may_be_claimed: bool) -> dict[str, Any]:  # noqa: ANN401
         return {"status": "same task", **marks}
     if pair.n_seeds == 0 or not np.isfinite(pair.points):
         return {"status": "missing" if pair.n_seeds == 0 else "undefined", **marks}
-    doubts = {f"is_{name}": _holds(getattr(pair, name)) for name in ("collapsed", "contaminated")}
+    doubts = {f"is_{name}": holds(getattr(pair, name)) for name in ("collapsed", "contaminated")}
     return {
         "status": "done",
         **{name: getattr(pair, name) for name in ("points", "low", "high", "df")},
@@ -338,10 +302,6 @@ def _of_pair(pair: Any, may_be_claimed: bool) -> dict[str, Any]:  # noqa: ANN401
         "is_significant": bool(pair.significant) and may_be_claimed and not any(doubts.values()),
         **doubts,
     }
-
-
-def _holds(mark: Any) -> bool:  # noqa: ANN401 - a nullable boolean
-    return not pd.isna(mark) and bool(mark)
 
 
 def share_of_place(points: float, low: float, high: float, df: float) -> float:
@@ -379,7 +339,7 @@ def map_title(gains: pd.DataFrame, manifest: Manifest, setting: str) -> str:
     """The title: SYNTHETIC DATA where they are made up, the study, and the training runs that intervals hold for."""
     shown = gains[(gains.setting == setting) & (gains.n_seeds > 0)]
     seeds = ", ".join(dict.fromkeys(shown.conditional)) or "no finished pair"
-    return title_of("Gains", manifest, setting, f"intermediates (rows) on targets (columns), {seeds}")
+    return plan.title_of("Gains", manifest, setting, f"intermediates (rows) on targets (columns), {seeds}")
 
 
 def names(frame: pd.DataFrame, layout: Layout) -> list[Label]:
@@ -388,20 +348,20 @@ def names(frame: pd.DataFrame, layout: Layout) -> list[Label]:
     size, room = layout.name_size, layout.left - 8.0 - layout.families[1]
     names = []
     for task, title in zip(rows.intermediate, rows.row, strict=True):
-        y = layout.rows[task] + layout.down / 2 + CAPITAL * size
-        names.append(Label(layout.left - 4.0, y, fitting(title, size, room), size, "end"))
+        y = layout.rows[task] + layout.down / 2 + plan.CAPITAL * size
+        names.append(Label(layout.left - 4.0, y, plan.fitting(title, size, room), size, "end"))
     for place, (task, title) in enumerate(zip(columns.target, columns.column, strict=True)):
         names.append(_column_name(title, layout.columns[task] + layout.across / 2, layout, place))
     return [name for name in names if name.text]
 
 
 def _column_name(title: str, x: float, layout: Layout, place: int) -> Label:
-    size, text = layout.name_size, fitting(title, layout.name_size, layout.longest)
+    size, text = layout.name_size, plan.fitting(title, layout.name_size, layout.longest)
     if layout.slant == 45.0:
         return Label(x + 0.5 * size, layout.bottom + 4.0 + 0.5 * size, text, size, "end", 45.0)
     if layout.is_staggered and place % 2:
-        return Label(x + CAPITAL * size, layout.top - 3.0, text, size, "start", 90.0)
-    return Label(x + CAPITAL * size, layout.bottom + 3.0, text, size, "end", 90.0)
+        return Label(x + plan.CAPITAL * size, layout.top - 3.0, text, size, "start", 90.0)
+    return Label(x + plan.CAPITAL * size, layout.bottom + 3.0, text, size, "end", 90.0)
 
 
 def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
@@ -417,7 +377,7 @@ def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
         x, to_x = layout.columns[run.first], layout.columns[run.last] + layout.across
         marks += _across(x, to_x, y, METRIC_NAMES[run.name], is_bold=True)
     if layout.families[1]:
-        x = EDGE + layout.families[1] - 3.0
+        x = plan.EDGE + layout.families[1] - 3.0
         for run in runs_of(rows, "intermediate", ["row_family"]):
             marks += _along(layout.rows[run.first], layout.rows[run.last] + layout.down, x, run.name)
     return marks
@@ -425,35 +385,35 @@ def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
 
 def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool = False) -> list[Mark]:
     """A line above columns with its name; one of a family stands upright where it would be cut."""
-    marks: list[Mark] = [Line(x + 0.8, y, to_x - 0.8, y, SOFT, 0.8)]
+    marks: list[Mark] = [Line(x + 0.8, y, to_x - 0.8, y, plan.SOFT, 0.8)]
     middle, room = (x + to_x) / 2, to_x - x - BESIDE
     lines, is_turned = (name_lines(name, room, is_bold=True, most=1), False) if is_bold else bracket_name(name, room)
     for place, text in enumerate(lines):
         if is_turned:
-            marks.append(Label(_line_at(middle, place, lines), y - 2.0, text, SMALLEST, "start", 90.0))
+            marks.append(Label(_line_at(middle, place, lines), y - 2.0, text, plan.SMALLEST, "start", 90.0))
         else:
             above = y - 2.0 - BRACKET_LINE * (len(lines) - 1 - place)
-            marks.append(Label(middle, above, text, SMALLEST, "middle", 0.0, INK, is_bold))
+            marks.append(Label(middle, above, text, plan.SMALLEST, "middle", 0.0, plan.INK, is_bold))
     return marks
 
 
 def _along(y: float, to_y: float, x: float, name: str) -> list[Mark]:
     """A line beside rows with its name, likewise: level where it would be cut upright."""
-    marks: list[Mark] = [Line(x, y + 0.8, x, to_y - 0.8, SOFT, 0.8)]
+    marks: list[Mark] = [Line(x, y + 0.8, x, to_y - 0.8, plan.SOFT, 0.8)]
     middle = (y + to_y) / 2
     lines, is_turned = bracket_name(name, to_y - y - BESIDE)
     for place, text in enumerate(lines):
         if is_turned:
-            marks.append(Label(x - 2.5, _line_at(middle, place, lines), text, SMALLEST, "end"))
+            marks.append(Label(x - 2.5, _line_at(middle, place, lines), text, plan.SMALLEST, "end"))
         else:
             beside = x - 2.5 - BRACKET_LINE * (len(lines) - 1 - place)
-            marks.append(Label(beside, middle, text, SMALLEST, "middle", 90.0))
+            marks.append(Label(beside, middle, text, plan.SMALLEST, "middle", 90.0))
     return marks
 
 
 def _line_at(middle: float, place: int, lines: Sequence[str]) -> float:
     """Where a line of several stands that lie around a middle."""
-    return middle + CAPITAL * SMALLEST + BRACKET_LINE * (place - (len(lines) - 1) / 2)
+    return middle + plan.CAPITAL * plan.SMALLEST + BRACKET_LINE * (place - (len(lines) - 1) / 2)
 
 
 def _at(points: float, low: float, high: float) -> float:
@@ -468,34 +428,36 @@ def strip_above(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     for _, part in frame.groupby(["metric"], sort=False):
         targets = [layout.columns[task] for task in part.target]
         x, to_x = min(targets), max(targets) + layout.across
-        marks.append(Box(x, layout.top, to_x - x, STRIP, "#ffffff", GRID, 0.6))
-        marks.append(Line(x, (low + high) / 2, to_x, (low + high) / 2, SOFT, 0.5))
+        marks.append(Box(x, layout.top, to_x - x, STRIP, "#ffffff", plan.GRID, 0.6))
+        marks.append(Line(x, (low + high) / 2, to_x, (low + high) / 2, plan.SOFT, 0.5))
     for task, part in _by_certainty(frame).groupby("target", sort=False):
         middle = layout.columns[str(task)] + layout.across / 2
         marks += [_dot(middle, _at(pair.points, low, high), pair) for pair in part.itertuples()]
         y, half = _at(part.points.median(), low, high), min(0.36 * layout.across, 5.0)
-        marks.append(Line(middle - half, y, middle + half, y, INK, 1.1))
+        marks.append(Line(middle - half, y, middle + half, y, plan.INK, 1.1))
     for points, y in ((LIMIT, high), (0.0, (low + high) / 2), (-LIMIT, low)):
-        text = f"{whole(points)} points" if points > 0 else whole(points)
-        marks.append(Label(layout.left - 4.0, y + CAPITAL * SMALLEST, text, SMALLEST, "end", 0.0, SOFT))
+        text = f"{plan.whole(points)} points" if points > 0 else plan.whole(points)
+        marks.append(
+            Label(layout.left - 4.0, y + plan.CAPITAL * plan.SMALLEST, text, plan.SMALLEST, "end", 0.0, plan.SOFT)
+        )
     return marks
 
 
 def strip_beside(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     """Every gain as a dot beside its row, its median as a bar."""
-    x, to_x = layout.right + 2 * EDGE, layout.width - EDGE
+    x, to_x = layout.right + 2 * plan.EDGE, layout.width - plan.EDGE
     low, high = x + 3.0, to_x - 3.0
     middle = (low + high) / 2
-    marks: list[Mark] = [Box(x, layout.head, to_x - x, layout.bottom - layout.head, "#ffffff", GRID, 0.6)]
-    marks.append(Line(middle, layout.head, middle, layout.bottom, SOFT, 0.5))
+    marks: list[Mark] = [Box(x, layout.head, to_x - x, layout.bottom - layout.head, "#ffffff", plan.GRID, 0.6)]
+    marks.append(Line(middle, layout.head, middle, layout.bottom, plan.SOFT, 0.5))
     for task, part in _by_certainty(frame).groupby("intermediate", sort=False):
         y = layout.rows[str(task)] + layout.down / 2
         marks += [_dot(_at(pair.points, low, high), y, pair) for pair in part.itertuples()]
         at, half = _at(part.points.median(), low, high), min(0.36 * layout.down, 5.0)
-        marks.append(Line(at, y - half, at, y + half, INK, 1.1))
+        marks.append(Line(at, y - half, at, y + half, plan.INK, 1.1))
     for points, at in ((-LIMIT, low), (0.0, middle), (LIMIT, high)):
-        marks.append(Label(at, layout.bottom + 8.0, whole(points), SMALLEST, "middle", 0.0, SOFT))
-    marks.append(Label(middle, layout.bottom + 15.5, "gain, points", SMALLEST, "middle", 0.0, SOFT))
+        marks.append(Label(at, layout.bottom + 8.0, plan.whole(points), plan.SMALLEST, "middle", 0.0, plan.SOFT))
+    marks.append(Label(middle, layout.bottom + 15.5, "gain, points", plan.SMALLEST, "middle", 0.0, plan.SOFT))
     return marks
 
 
@@ -507,14 +469,14 @@ def _by_certainty(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _dot(x: float, y: float, pair: Any) -> Dot:  # noqa: ANN401 - a row of the frame
     if abs(pair.points) > LIMIT:
-        return Dot(x, y, 1.5, "#ffffff", INK, 0.7)
-    return Dot(x, y, 1.3, INK if pair.is_sure else UNSURE, "#ffffff", 0.2)
+        return Dot(x, y, 1.5, "#ffffff", plan.INK, 0.7)
+    return Dot(x, y, 1.3, plan.INK if pair.is_sure else plan.UNSURE, "#ffffff", 0.2)
 
 
 def labels_below(frame: pd.DataFrame, layout: Layout) -> float:
     """How far the columns' names, or the axis beside them, reach below the map."""
     turned = (name for name in names(frame, layout) if name.turn)
-    return max([18.0, *(float(outline(name)[:, 1].max()) - layout.bottom for name in turned)]) + 6.0
+    return max([18.0, *(float(plan.outline(name)[:, 1].max()) - layout.bottom for name in turned)]) + 6.0
 
 
 # The plan of a map: squares, numbers and frames, names and brackets, and every gain as a dot.
@@ -523,7 +485,7 @@ MAP = "uncertainty-map"
 CORRECTION = "Benjamini-Hochberg over all gains"
 BRACKETS = "(in brackets): has not learned alone, so none of its gains is framed"
 SAME, EDGE_OF_SQUARE = "#ececea", "#8a8f96"
-NUMBER = SMALLEST  # points of a number in a square
+NUMBER = plan.SMALLEST  # points of a number in a square
 CAPTION = (
     "Gains of intermediates (rows) on targets (columns). The area of a square is the gain over the half-width of its"
     f" 95 % interval, full from {FULL:.0f} on; its colour is the gain, up to {LIMIT:.0f} points. Numbers: the interval"
@@ -537,40 +499,38 @@ def maps(study: StudyResults) -> Iterator[Planned]:
     for setting in dict.fromkeys(study.gains.setting):
         frame = map_frame(study.gains, study.manifest, setting=setting)
         title = map_title(study.gains, study.manifest, setting)
-        caption = partial(_caption, beside=training_data(setting))
-        yield Planned(of_setting(MAP, setting), title, frame, map_plan, map_words, caption)
+        caption = f"{CAPTION}{plan.training_data(setting)}"
+        yield Planned(plan.of_setting(MAP, setting), title, frame, map_plan, map_words, caption)
 
 
-def _caption(frame: pd.DataFrame, beside: str) -> str:
-    return f"{CAPTION}{beside}"
-
-
-def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
+def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Plan:
     """The plan of a map at most ``width`` cm wide, from the columns COLUMNS alone."""
-    frame = with_texts(frame, ["row_family", "column_family"])
-    width *= POINTS_PER_CM
+    frame = plan.with_texts(frame, ["row_family", "column_family"])
+    width *= plan.POINTS_PER_CM
     first = layout_of(frame, width, 0.0)
-    words, top = heading(title, first.width)
+    words, top = plan.heading(title, first.width)
     layout = layout_of(frame, width, top)
     texts = _texts(frame, layout.across)
     foot = layout.bottom + labels_below(frame, layout)
     # What area, colour, numbers, frames and marks mean; marks that do not occur are left out.
     level = f"{LEVEL:.2f}".removeprefix("0")
     area = f"area: |gain| / half-width of its 95 % interval (few seeds count less); here 1, 2, and {FULL:.0f} or more"
-    shown = {*frame.status, *map(_empty_state, frame.itertuples())}
+    shown, is_contaminated = {*frame.status, *map(_empty_state, frame.itertuples())}, frame.is_contaminated.any()
     beside = "beside the map: a gain; one whose interval excludes 0; one beyond the axis; bar: median"
     items = [
         Item(_area_key, 28.0, area),
-        Item(_colour_key, 62.0, f"gain: {whole(-LIMIT)} points or less to {whole(LIMIT)} or more"),
+        Item(_colour_key, 62.0, f"gain: {plan.whole(-LIMIT)} points or less to {plan.whole(LIMIT)} or more"),
         Item(_harm_key, 9.0, "with a bar: harm"),
-        *_number_item(frame, texts),
-        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
-        *(item for name, item in _corners().items() if frame[name].any()),
-        *(item for state, item in _states().items() if state in shown),
-        *([Item(lambda x, y: (), 0.0, BRACKETS)] if frame.is_unlearned.any() else []),
+        _number_item(texts, is_sure(frame).any()),
+        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", plan.INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
+        Item(lambda x, y: [_left_corner(x, y + 4.0, 8.0, 22.0)], 7.0, "collapsed training", frame.is_collapsed.any()),
+        Item(lambda x, y: [_right_corner(x, y + 4.0, 7.0, 22.0)], 7.0, "contaminated test items", is_contaminated),
+        Item(lambda x, y: _struck(x + 4.0, y, 14.0), 8.0, "not finished", "missing" in shown),
+        Item(lambda x, y: _ring(x + 4.0, y, 16.0), 8.0, "no value or no interval", "undefined" in shown),
+        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, SAME, plan.GRID, 0.4)], 8.0, "same task", "same task" in shown),
+        Item(lambda x, y: (), 0.0, BRACKETS, frame.is_unlearned.any()),
         Item(_dots_key, 22.0, beside),
     ]
-    below, height = legend(items, EDGE, foot, layout.width - 2 * EDGE)
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
         "squares": [
@@ -583,9 +543,8 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
         "names": [*words, *names(frame, layout)],
         "brackets": brackets(frame, layout),
         "marginals": [*strip_above(frame, layout), *strip_beside(frame, layout)],
-        LEGEND: below,
     }
-    return rounded(Plan(layout.width, height + EDGE, map_words(frame, title), layers, foot, entries(items)))
+    return plan.finished(layers, items, foot, layout.width, map_words(frame, title))
 
 
 def map_words(frame: pd.DataFrame, title: str) -> str:
@@ -602,7 +561,7 @@ def map_words(frame: pd.DataFrame, title: str) -> str:
         ends = (done.loc[done.points.idxmax()], done.loc[done.points.idxmin()])
         named = (f"{pair.row} on {pair.column}, {signed(pair.points, 1)} points" for pair in ends)
         texts.append("Largest and smallest: {}; {}.".format(*named))
-    return described(title, " ".join(texts))
+    return plan.described(title, " ".join(texts))
 
 
 def _ground(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
@@ -611,7 +570,7 @@ def _ground(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     for pair in frame.itertuples():
         x, y = layout.columns[pair.target], layout.rows[pair.intermediate]
         fill = SAME if pair.status == "same task" else "#ffffff"
-        marks.append(Box(x, y, layout.across, layout.down, fill, GRID, 0.4))
+        marks.append(Box(x, y, layout.across, layout.down, fill, plan.GRID, 0.4))
     for pair in frame.itertuples():
         if state := _empty_state(pair):
             marks += EMPTY[state](*layout.middle(pair.intermediate, pair.target), layout.side)
@@ -627,12 +586,12 @@ def _empty_state(pair: Any) -> str:  # noqa: ANN401 - a row of the frame
 
 def _struck(x: float, y: float, side: float) -> Sequence[Mark]:
     """What is planned and not there: a slanted line."""
-    return (Line(x - 0.25 * side, y + 0.25 * side, x + 0.25 * side, y - 0.25 * side, SOFT, 0.6),)
+    return (Line(x - 0.25 * side, y + 0.25 * side, x + 0.25 * side, y - 0.25 * side, plan.SOFT, 0.6),)
 
 
 def _ring(x: float, y: float, side: float) -> Sequence[Mark]:
     """A gain that has no value, or no interval: a ring."""
-    return (Dot(x, y, 0.16 * side, "", SOFT, 0.6),)
+    return (Dot(x, y, 0.16 * side, "", plan.SOFT, 0.6),)
 
 
 EMPTY = {"missing": _struck, "undefined": _ring}
@@ -656,8 +615,8 @@ def _texts(frame: pd.DataFrame, across: float) -> Texts:
     """The gains whose interval excludes 0, with a decimal where all have room; none where whole ones have not."""
     sure = frame[is_sure(frame)]
     for digits in (1, 0):
-        texts = [signed(points, digits).replace("-", MINUS) for points in sure.points]
-        if all(text_width(text, NUMBER) <= across - 0.8 for text in texts):
+        texts = [signed(points, digits).replace("-", plan.MINUS) for points in sure.points]
+        if all(plan.text_width(text, NUMBER) <= across - 0.8 for text in texts):
             return dict(zip(zip(sure.intermediate, sure.target, strict=True), texts, strict=True))
     return {}
 
@@ -680,7 +639,7 @@ def _marks(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     for pair in frame[frame.status == "done"].itertuples():
         x, y = layout.columns[pair.target], layout.rows[pair.intermediate]
         if pair.is_significant:
-            marks.append(Box(x, y, layout.across, layout.down, "", INK, min(1.3, 0.1 * layout.side)))
+            marks.append(Box(x, y, layout.across, layout.down, "", plan.INK, min(1.3, 0.1 * layout.side)))
         for name, corner in CORNERS.items():
             if getattr(pair, name):
                 marks.append(corner(x, y + layout.down, layout.across, layout.side))
@@ -689,12 +648,12 @@ def _marks(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
 
 def _left_corner(x: float, bottom: float, across: float, side: float) -> Triangle:
     reach = 0.3 * side
-    return Triangle((x, bottom - reach, x, bottom, x + reach, bottom), INK, INK, 0.4)
+    return Triangle((x, bottom - reach, x, bottom, x + reach, bottom), plan.INK, plan.INK, 0.4)
 
 
 def _right_corner(x: float, bottom: float, across: float, side: float) -> Triangle:
     reach, right = 0.3 * side, x + across
-    return Triangle((right, bottom - reach, right, bottom, right - reach, bottom), "#ffffff", INK, 0.6)
+    return Triangle((right, bottom - reach, right, bottom, right - reach, bottom), "#ffffff", plan.INK, 0.6)
 
 
 CORNERS = {"is_collapsed": _left_corner, "is_contaminated": _right_corner}
@@ -703,7 +662,7 @@ CORNERS = {"is_collapsed": _left_corner, "is_contaminated": _right_corner}
 def _numbers(layout: Layout, texts: Texts) -> list[Label]:
     places = {where: layout.middle(*where) for where in texts}
     return [
-        Label(x, y + CAPITAL * NUMBER, text, NUMBER, "middle", 0.0, "#000000")
+        Label(x, y + plan.CAPITAL * NUMBER, text, NUMBER, "middle", 0.0, "#000000")
         for (x, y), text in zip(places.values(), texts.values(), strict=True)
     ]
 
@@ -711,33 +670,15 @@ def _numbers(layout: Layout, texts: Texts) -> list[Label]:
 # The legend.
 
 
-def _number_item(frame: pd.DataFrame, texts: Texts) -> list[Item]:
+def _number_item(texts: Texts, is_any_sure: bool) -> Item:
     """What a number means, or why none is written."""
-    if not is_sure(frame).any():
-        return []
     if not texts:
-        return [Item(lambda x, y: (), 0.0, "too many tasks for numbers, which stand in the CSV file and on the page")]
+        words = "too many tasks for numbers, which stand in the CSV file and on the page"
+        return Item(lambda x, y: (), 0.0, words, is_any_sure)
     example = next(iter(texts.values()))
-
-    def key(x: float, y: float) -> Sequence[Mark]:
-        return (Label(x, y + CAPITAL * NUMBER, example, NUMBER),)
-
-    return [Item(key, text_width(example, NUMBER) + 1.0, "gain in points: 95 % interval excludes 0")]
-
-
-def _corners() -> dict[str, Item]:
-    return {
-        "is_collapsed": Item(lambda x, y: [_left_corner(x, y + 4.0, 8.0, 22.0)], 7.0, "collapsed training"),
-        "is_contaminated": Item(lambda x, y: [_right_corner(x, y + 4.0, 7.0, 22.0)], 7.0, "contaminated test items"),
-    }
-
-
-def _states() -> dict[str, Item]:
-    return {
-        "missing": Item(lambda x, y: _struck(x + 4.0, y, 14.0), 8.0, "not finished"),
-        "undefined": Item(lambda x, y: _ring(x + 4.0, y, 16.0), 8.0, "no value or no interval"),
-        "same task": Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, SAME, GRID, 0.4)], 8.0, "same task"),
-    }
+    width = plan.text_width(example, NUMBER) + 1.0
+    words = "gain in points: 95 % interval excludes 0"
+    return Item(lambda x, y: (Label(x, y + plan.CAPITAL * NUMBER, example, NUMBER),), width, words)
 
 
 def _area_key(x: float, y: float) -> list[Mark]:
@@ -754,5 +695,9 @@ def _harm_key(x: float, y: float) -> list[Mark]:
 
 
 def _dots_key(x: float, y: float) -> list[Mark]:
-    dots = [Dot(x + 2.0, y, 1.5, UNSURE), Dot(x + 8.0, y, 1.5, INK), Dot(x + 14.0, y, 1.5, "#ffffff", INK, 0.7)]
-    return [*dots, Line(x + 20.0, y - 3.5, x + 20.0, y + 3.5, INK, 1.1)]
+    dots = [
+        Dot(x + 2.0, y, 1.5, plan.UNSURE),
+        Dot(x + 8.0, y, 1.5, plan.INK),
+        Dot(x + 14.0, y, 1.5, "#ffffff", plan.INK, 0.7),
+    ]
+    return [*dots, Line(x + 20.0, y - 3.5, x + 20.0, y + 3.5, plan.INK, 1.1)]

@@ -32,28 +32,18 @@ from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import SEED, uncorrected_gains
 from analysis.gains.pairs import FEW_GROUPS, conditional_on, flags_of
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
-from analysis.tables import Declared, bare, framed
+from analysis.tables import Declared, bare, framed, holds, interval_columns
 
 RANGE = {"macro_f1": (0.0, 1.0), "multilabel_f1": (0.0, 1.0), "pearson_r": (-1.0, 1.0)}
 TYPES = {
-    "target": "str",
-    "role": "str",
-    "setting": "str",
-    "version": "str",
-    "metric": "str",
+    **dict.fromkeys(("target", "role", "setting", "version", "metric"), "str"),
     "n_seeds": "int64",
-    "score": "float64",
-    "low": "float64",
-    "high": "float64",
-    "floor": "float64",
+    **dict.fromkeys(("score", "low", "high", "floor"), "float64"),
     "is_above_floor": "boolean",
     "conditional": "str",
-    "n_train": "Int64",
-    "n_test": "Int64",
-    "n_groups": "Int64",
+    **dict.fromkeys(("n_train", "n_test", "n_groups"), "Int64"),
     "contaminated": "boolean",
-    "quadratic_kappa": "float64",
-    "spearman_r": "float64",
+    **dict.fromkeys(("quadratic_kappa", "spearman_r"), "float64"),
     "flags": "str",
 }
 
@@ -123,8 +113,7 @@ OTHERS = {
     "baseline": Declared("float64", "score of the target alone"),
     "score": Declared("float64", "score of the transfer"),
     "points": Declared("float64", "100 (score - baseline)"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "p": Declared("float64", "two-sided, that the true gain is 0; not corrected"),
     "p_bh": Declared("float64", "p after Benjamini and Hochberg over all gains by second metrics"),
 }
@@ -195,8 +184,7 @@ LEARNED = {
     "words_system": Declared("str", "their name in the study; empty: not run"),
     "alone": Declared("float64", "test score of the target alone, mean over seeds"),
     "difference": Declared("float64", "100 (alone - words)"),
-    "low": Declared("float64", "lower end of its 95 % interval, through groups of test items, for these training runs"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns("{}", ", through groups of test items, for these training runs"),
     "p_below": Declared("float64", "one-sided, that these runs are truly below words; not corrected"),
     "is_above_floor": Declared("boolean", "alone is above floor"),
     "is_below_words": Declared("boolean", f"p_below is at most {LEVEL:g}"),
@@ -281,7 +269,7 @@ def _causes(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Why a target has not learned, each in brief and with its numbers; nothing where no condition is known to fail."""
     if row["n_seeds"] and not row["is_above_floor"]:
         yield "at the floor", "at the floor"
-    if not pd.isna(row["is_below_words"]) and row["is_below_words"]:
+    if holds(row["is_below_words"]):
         yield "below words", f"below words: {bare(row['alone'], 3)} against {bare(row['words'], 3)}"
     if 2 * row["still_learning"] > row["n_seeds"]:
         last = f"best epoch is the last in {row['still_learning']} of {row['n_seeds']} seeds"
@@ -346,7 +334,7 @@ def claims(gains: pd.DataFrame, learned: pd.DataFrame) -> Claims:
     why = [
         reasons.get((pair.target, pair.setting), "")
         or ("" if (pair.target, pair.setting) in settled else "words were not run")
-        or ("collapsed" if _holds(pair.collapsed) else "contaminated" if _holds(pair.contaminated) else "")
+        or ("collapsed" if holds(pair.collapsed) else "contaminated" if holds(pair.contaminated) else "")
         for pair in tested.itertuples()
     ]
     tested = tested.assign(why=pd.Series(why, tested.index, dtype="str"))
@@ -358,7 +346,3 @@ def claims(gains: pd.DataFrame, learned: pd.DataFrame) -> Claims:
 def _in_brief(row: Mapping[str, Any]) -> str:
     """The first cause why a target has not learned, or why nobody knows."""
     return next((brief for brief, _ in _causes(row)), "") or _unknown(row)
-
-
-def _holds(mark: Any) -> bool:  # noqa: ANN401 - a nullable boolean
-    return not pd.isna(mark) and bool(mark)

@@ -34,33 +34,14 @@ FLAG = "contaminated"
 COLUMNS = (*Contact._fields, "share_group", "share_pair", "share_text", "share_near", FLAG)
 SCORE_TOLERANCE = 1e-4  # between a stored score and that of the stored predictions, which are float32
 TYPES = {
-    "key": "str",
-    "role": "str",
-    "intermediate": "object",
-    "system": "str",
-    "target": "str",
-    "seed": "int64",
-    "setting": "str",
-    "version": "str",
-    "metric": "str",
-    "status": "str",
-    "score": "float64",
-    "validation": "float64",
-    "floor": "float64",
-    "best_epoch": "Int64",
-    "is_still_learning": "boolean",
-    "n_train": "Int64",
-    "n_test": "Int64",
-    "n_groups": "Int64",
-    "cut_history": "float64",
-    "cut_target": "float64",
-    "liveness": "float64",
-    "collapsed": "boolean",
-    "contaminated": "boolean",
-    "flags": "str",
-    "wall_seconds": "float64",
-    "host": "str",
-    "device": "str",
+    **{"key": "str", "role": "str", "intermediate": "object", "system": "str", "target": "str", "seed": "int64"},
+    **dict.fromkeys(("setting", "version", "metric", "status"), "str"),
+    **dict.fromkeys(("score", "validation", "floor"), "float64"),
+    **{"best_epoch": "Int64", "is_still_learning": "boolean"},
+    **dict.fromkeys(("n_train", "n_test", "n_groups"), "Int64"),
+    **dict.fromkeys(("cut_history", "cut_target", "liveness"), "float64"),
+    **{"collapsed": "boolean", "contaminated": "boolean", "flags": "str"},
+    **{"wall_seconds": "float64", "host": "str", "device": "str"},
 }
 
 
@@ -275,9 +256,17 @@ def not_compared(store: Store, manifest: Manifest) -> LeftOut | None:
 
 def _measured(store: Store, manifest: Manifest) -> Mapping[str, Any]:
     try:
-        return store.measure(CONTAMINATION, contamination_inputs(manifest["tasks"])).result
-    except (KeyError, MissingRecord):  # a manifest from before splits were named in it, or a study never run
+        return stored_result(store, CONTAMINATION, contamination_inputs(manifest["tasks"])) or {}
+    except KeyError:  # a manifest from before splits were named in it
         return {}
+
+
+def stored_result(store: Store, kind: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The result of a measure; None where the store has none."""
+    try:
+        return store.measure(kind, inputs).result
+    except MissingRecord:
+        return None
 
 
 def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:

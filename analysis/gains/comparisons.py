@@ -27,33 +27,23 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from adapters_store.key import MissingRecord
 from adapters_store.measures import RETENTION, merged_cells, retention_inputs
 from adapters_store.roles import CONTROLS, MERGED_ROLES, NAMED_BY_INTERMEDIATE, RANDOM, SELF, TRANSFER, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import Column, Manifest, columns, planned_cells
+from analysis.gains.cells import Column, Manifest, columns, planned_cells, stored_result
 from analysis.gains.corrections import GainTest, Reach, step_down
-from analysis.gains.gains import GROWTH_NAMES, SEED, TYPES, uncorrected_gains
+from analysis.gains.gains import COLUMNS, GROWTH_NAMES, SEED, TYPES, uncorrected_gains
 from analysis.gains.pairs import Peers
 from analysis.gains.significance import DRAWS, LEVEL, FloatArray, difference_evidence
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, holds, interval_columns
 
 KEPT = ("intermediate_version", "p_bh", "significant", "target_has_learned", *GROWTH_NAMES)  # of gains alone
 CONTROL_TYPES = {"control": "str", **{name: kind for name, kind in TYPES.items() if name not in KEPT}}
 MEAN_TYPES = {
-    "control": "str",
-    "intermediate": "str",
-    "metric": "str",
-    "setting": "str",
+    **dict.fromkeys(("control", "intermediate", "metric", "setting"), "str"),
     "n_targets": "int64",
-    "liveness": "float64",
-    "points": "float64",
-    "low": "float64",
-    "high": "float64",
-    "transfer_points": "float64",
-    "transfers_less_control": "float64",
-    "low_less_control": "float64",
-    "high_less_control": "float64",
+    **dict.fromkeys(("liveness", "points", "low", "high", "transfer_points"), "float64"),
+    **dict.fromkeys(("transfers_less_control", "low_less_control", "high_less_control"), "float64"),
 }
 
 
@@ -124,32 +114,16 @@ PLANNED = {
     "target": Declared("str", "task that was trained and tested"),
     "setting": Declared("str", "share of the target's training data"),
 }
-OF_GAINS = {
-    "metric": Declared("str", "metric of the target, as tasks.metrics names it"),
-    "n_seeds": Declared("int64", "training runs behind the score; 0: planned but not finished"),
-    "baseline": Declared("float64", "test score of the target alone, in the same setting"),
-    "score": Declared("float64", "test score on the merge"),
-    "points": Declared("float64", "100 (score - baseline)"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "upper end"),
-    "p": Declared("float64", "two-sided, that the true gain is 0; not corrected"),
-    "points_over_full": Declared("float64", "100 (score - that of the target alone with all data)"),
-    "low_over_full": Declared("float64", "lower end of its 95 % interval"),
-    "high_over_full": Declared("float64", "upper end"),
-    "conditional": Declared("str", "training runs that the inference holds for"),
-    "n_test": Declared("Int64", "test rows"),
-    "n_groups": Declared("Int64", "groups of test rows"),
-    "liveness": Declared("float64", "largest change of a logit when the merge is switched off"),
-    "collapsed": Declared("boolean", "score or baseline is at or below the floor"),
-    "flags": Declared("str", "what is unusual"),
-}
+OF_GAINS = (
+    *("metric", "n_seeds", "baseline", "score", "points", "low", "high", "p", "points_over_full", "low_over_full"),
+    *("high_over_full", "conditional", "n_test", "n_groups", "liveness", "collapsed", "flags"),
+)
 
 
 def _against(name: str, what: str) -> dict[str, Declared]:
     return {
         f"less_{name}": Declared("float64", f"100 (score - that of {what})"),
-        f"low_less_{name}": Declared("float64", "lower end of its 95 % interval"),
-        f"high_less_{name}": Declared("float64", "upper end"),
+        **interval_columns(f"{{}}_less_{name}"),
         f"p_{name}": Declared("float64", "two-sided, that the true difference is 0"),
         f"p_max_{name}": Declared(
             "float64", "p corrected for all merged rows of the target by their largest difference"
@@ -159,7 +133,7 @@ def _against(name: str, what: str) -> dict[str, Declared]:
 
 MERGED = {
     **PLANNED,
-    **OF_GAINS,
+    **{name: COLUMNS[name] for name in OF_GAINS},
     "chosen_single": Declared("str", "the single that validation chooses, by seed"),
     **{field: column for name, what in AGAINST.items() for field, column in _against(name, what).items()},
     "best_single": Declared("str", "the single with the best test score, for comparison by eye alone"),
@@ -171,8 +145,7 @@ MEANS = {
     "setting": Declared("str", "share of the targets' training data"),
     "n_targets": Declared("int64", "targets that have the row"),
     "points": Declared("float64", "mean gain over targets"),
-    "low": Declared("float64", "lower end of its 95 % interval, Student's t over targets"),
-    "high": Declared("float64", "upper end"),
+    **interval_columns("{}", ", Student's t over targets"),
     **{
         field: Declared("float64", f"mean over targets of the difference from {what}, or an end of its interval")
         for name, what in AGAINST.items()
@@ -266,7 +239,7 @@ class _Compared:
                 rows.setdefault(str(lane.intermediate), {})[lane.seed] = position
             elif lane.role in controls:
                 controls[lane.role][lane.seed] = position
-            elif not _is_contaminated(row := known[lane.role, lane.intermediate, lane.seed]):
+            elif not holds((row := known[lane.role, lane.intermediate, lane.seed]).contaminated):
                 height = -row.validation if np.isfinite(row.validation) else np.inf
                 singles.setdefault(lane.seed, []).append((height, str(lane.intermediate), position))
         ordered = {seed: [(name, lane) for _, name, lane in sorted(of_seed)] for seed, of_seed in singles.items()}
@@ -345,10 +318,6 @@ def _mean_over_lanes(values: FloatArray) -> FloatArray:
     return mean
 
 
-def _is_contaminated(row: Any) -> bool:  # noqa: ANN401 - a row of planned cells
-    return row.contaminated is not pd.NA and bool(row.contaminated)
-
-
 RETAINED = {
     "row": Declared("str", "name of the merged row in the study"),
     "target": Declared("str", "the target that stands on the merge"),
@@ -369,11 +338,8 @@ def retained(store: Store, manifest: Manifest) -> pd.DataFrame:
     """One row per measured merge and parent, with the columns ``RETAINED``; empty where nothing was measured."""
     rows = []
     for cell in merged_cells(manifest):
-        try:
-            parents = store.measure(RETENTION, retention_inputs(cell["key"])).result["parents"]
-        except MissingRecord:
-            continue
-        for parent, scores in sorted(parents.items()):
+        kept = stored_result(store, RETENTION, retention_inputs(cell["key"]))
+        for parent, scores in sorted(kept["parents"].items()) if kept else ():
             of_parent = {"parent": parent, "metric": manifest["tasks"][parent]["metric"], **scores}
             rows.append({"row": cell["intermediate"], "target": cell["target"], **of_parent})
     return framed(pd.DataFrame(rows), RETAINED)

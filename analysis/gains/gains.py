@@ -27,19 +27,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from adapters_store.roles import BASELINE, GAIN_ROLES
 from adapters_store.store import Store
+from analysis.gains import corrections
 from analysis.gains.cells import Manifest, Scored, own_scores, planned_cells, predictions
-from analysis.gains.corrections import (
-    Reach,
-    benjamini_hochberg,
-    corrections_of,
-    monte_carlo_error,
-    reaches,
-    undecided,
-    undecided_corrections,
-)
+from analysis.gains.corrections import reaches
 from analysis.gains.pairs import Gain, Grid
 from analysis.gains.significance import DRAWS, LEVEL, Groups, score_draws, shared_variance
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 from tasks.metrics import MEASURES
 
 PAIR = ["intermediate", "target", "setting"]
@@ -253,8 +246,7 @@ COLUMNS = {
     "points": Declared("float64", "100 (score - baseline)"),
     "fisher_z": Declared("float64", "difference of mean atanh r; of correlations only"),
     "percent": Declared("float64", "100 (score - baseline) / baseline; undefined where the baseline is below .05"),
-    "low": Declared("float64", "lower end of the 95 % interval of points"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns("{}", " of points"),
     "standard_error": Declared("float64", "of points, through groups of test items and through seeds"),
     "seed_error": Declared("float64", "the part of it through seeds; 0 if conditional on one training run"),
     "run_error": Declared("float64", "standard error through test items that one run would have had, mean over seeds"),
@@ -273,8 +265,7 @@ COLUMNS = {
     "significant": Declared("bool", "p_bh is at most .05"),
     "full_baseline": Declared("float64", "test score of the target alone with all its training data"),
     "points_over_full": Declared("float64", "100 (score - full_baseline)"),
-    "low_over_full": Declared("float64", "lower end of its 95 % interval"),
-    "high_over_full": Declared("float64", "its upper end"),
+    **interval_columns("{}_over_full"),
     "standard_error_over_full": Declared("float64", "of points_over_full"),
     "df_over_full": Declared("float64", "its degrees of freedom"),
     "p_over_full": Declared("float64", "two-sided, that the true gain over the full baseline is 0; not corrected"),
@@ -307,7 +298,7 @@ def gains(
     """
     grid = Grid.of(store, manifest, GAIN_ROLES)
     drawn = _Drawn.of(grid, draws, seed)
-    if exact and undecided_corrections(drawn.corrected()).any(axis=None):
+    if exact and corrections.undecided_corrections(drawn.corrected()).any(axis=None):
         drawn = _Drawn.of(grid, MORE * draws, seed)
     else:
         drawn.draw_undecided_anew(MORE * draws, seed)
@@ -338,15 +329,15 @@ class _Drawn:
 
     grid: Grid
     table: _Table
-    columns: Sequence[Reach]
-    blocks: Sequence[Reach]
+    columns: Sequence[corrections.Reach]
+    blocks: Sequence[corrections.Reach]
     draws: int
 
     @classmethod
     def of(cls, grid: Grid, draws: int, seed: int) -> _Drawn:
         table = _empty_table(len(grid.pairs))
-        columns: list[Reach] = []
-        blocks: list[Reach] = []
+        columns: list[corrections.Reach] = []
+        blocks: list[corrections.Reach] = []
         for data_set in grid.data_sets:
             tests = []
             for gain in (gain for positions in data_set for gain in grid.gains(positions, draws=draws, seed=seed)):
@@ -360,7 +351,7 @@ class _Drawn:
     def draw_undecided_anew(self, draws: int, seed: int) -> None:
         """So many draws for the gains whose p decides, within Monte Carlo error, what Benjamini and Hochberg reject."""
         p, drawn = (np.array(self.table[name], dtype=np.float64) for name in ("p", "draws"))
-        is_doubtful = undecided(p, drawn, benjamini_hochberg)
+        is_doubtful = corrections.undecided(p, drawn, corrections.benjamini_hochberg)
         for positions in (positions for data_set in self.grid.data_sets for positions in data_set):
             if again := [position for position in positions if is_doubtful[position]]:
                 for gain in self.grid.gains(again, draws=draws, seed=seed):
@@ -368,7 +359,7 @@ class _Drawn:
 
     def corrected(self) -> pd.DataFrame:
         frame = _frame(self.table)
-        adjusted = corrections_of(frame.p.to_numpy(float), self.columns, self.blocks)
+        adjusted = corrections.corrections_of(frame.p.to_numpy(float), self.columns, self.blocks)
         joint = pd.Series(self.draws, frame.index, dtype="Int64").where(frame.p.notna())
         return frame.assign(**adjusted, draws_of_maxima=joint)
 
@@ -385,4 +376,4 @@ def _fill(table: _Table, gain: Gain) -> None:
 def _frame(table: _Table) -> pd.DataFrame:
     frame = pd.DataFrame(table)
     p, draws = (frame[name].to_numpy(float) for name in ("p", "draws"))
-    return frame.assign(p_mc_error=monte_carlo_error(p, draws))
+    return frame.assign(p_mc_error=corrections.monte_carlo_error(p, draws))

@@ -48,6 +48,7 @@ from analysis.gains.cells import (
 )
 from analysis.gains.corrections import GainTest
 from analysis.gains.significance import LEVEL, Evidence, FloatArray, Spread, difference_evidence, seed_spreads
+from analysis.tables import holds
 
 FLOOR = 1e-5  # of the mean variance: logarithms of smaller ones would decide how alike they are
 
@@ -381,7 +382,7 @@ def _planned(pair: Pair) -> dict[str, Any]:
 
 
 def _is_any_collapsed(cells: Iterable[Cell]) -> bool:
-    return any(cell.collapsed is not pd.NA and cell.collapsed for cell in cells)
+    return any(holds(cell.collapsed) for cell in cells)
 
 
 def _difference_fields(difference: _Difference, metric: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from analysis.gains.significance import LEVEL
 from analysis.importance.grid import CATEGORY, features_of, pair_features, task_orders
 from analysis.results.results import Results
 from analysis.results.similarity import HEURISTICS, PAIR, reciprocal_rank_fusion
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 
 ORDERS, FAMILY_DRAWS, ORDER_SEED = 999, 499, 20_241_123
 BLOCK = 100  # arrangements at a time
@@ -422,12 +422,10 @@ BUDGET = {
     "cells": Declared("int64", "trained in all; a target with fewer candidates has them all"),
     "n_targets": Declared("int64", "targets with two candidates or more"),
     "regret": Declared("float64", "points by which the best of those trained falls short of the best, mean of targets"),
-    "low": Declared("float64", "lower end of its 95 % interval, targets resampled"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns("{}", ", targets resampled"),
     "chance": Declared("float64", "regret of a random order, exactly"),
     "difference": Declared("float64", "regret - chance; below 0: better than a random order"),
-    "difference_low": Declared("float64", "lower end of its 95 % interval, targets resampled"),
-    "difference_high": Declared("float64", "its upper end"),
+    **interval_columns("difference_{}", ", targets resampled"),
 }
 
 

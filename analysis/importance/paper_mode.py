@@ -14,18 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.importance.grid import (
-    CATEGORY,
-    CONSTRUCT,
-    DIFFERENCE,
-    SIMILARITY,
-    SIZE,
-    features_of,
-    pair_features,
-    permutation_p,
-    permuted_ratings,
-    task_orders,
-)
+from analysis.importance import grid
 from analysis.results.published import table
 from analysis.results.results import Results
 from tasks.errors import BadInput
@@ -105,7 +94,7 @@ def paper_importances(
     BadInput below 20 pairs, or where no feature is known of every task. A similarity that was not measured is
     replaced by random numbers of its usual size, and a note says so.
     """
-    pairs = pair_features(results, similarities=similarities)
+    pairs = grid.pair_features(results, similarities=similarities)
     percent = results.gains.percent.to_numpy("float64")
     usable = np.isfinite(percent)
     if usable.sum() < FEWEST_PAIRS:
@@ -121,7 +110,7 @@ def paper_importances(
         rows += [{"seed": seed, **row} for row in of_seed]
         fits += [{"seed": seed, **row} for row in splits]
         progress(done + 1, len(seeds))
-    left_out = [name for name in features_of(results) if name not in blocks]
+    left_out = [name for name in grid.features_of(results) if name not in blocks]
     notes = _notes(pairs, usable, left_out)
     return PaperImportances(setting, pd.DataFrame(rows), pd.DataFrame(fits), notes)
 
@@ -150,22 +139,22 @@ def paper_blocks(results: Results, pairs: pd.DataFrame, setting: PaperSetting, s
     """
     rng = np.random.default_rng((seed or 0, 0))
     blocks = {}
-    for name, feature in features_of(results).items():
+    for name, feature in grid.features_of(results).items():
         columns = pairs[list(feature.columns)]
-        if feature.kind == SIMILARITY:
+        if feature.kind == grid.SIMILARITY:
             stand_in, is_measured = _stand_in(name, len(pairs), rng), columns[name].notna().all()
             if is_measured or seed is not None:
                 blocks[name] = (columns if is_measured else stand_in).to_numpy()
-        elif feature.kind == CONSTRUCT:
+        elif feature.kind == grid.CONSTRUCT:
             chosen = [name] if setting.difference else [f"{name}_intermediate", f"{name}_target"]
             blocks[name] = columns[chosen].to_numpy()
-        elif feature.kind == SIZE:
+        elif feature.kind == grid.SIZE:
             ratios = columns[name].to_numpy()
             signs: Array = np.sign(ratios)[:, None]
             blocks[name] = 1.0 * (signs == np.array([-1.0, 0.0, 1.0])) if setting.one_hot_signs else signs
-        elif feature.kind == DIFFERENCE:
+        elif feature.kind == grid.DIFFERENCE:
             blocks[name] = columns.to_numpy()
-        elif feature.kind == CATEGORY:
+        elif feature.kind == grid.CATEGORY:
             values = columns[name]
             kinds = list(dict.fromkeys(values.dropna()))
             order = sorted(kinds, key=lambda kind: kind.split(">")) if setting.alphabetical else kinds
@@ -330,7 +319,7 @@ def importances_by_chance(
     tasks = list(dict.fromkeys([*gains.intermediate, *gains.target]))
     every = pd.DataFrame(ordered(range(len(tasks)), 2), columns=["intermediate", "target"])
     of_every = replace(results, gains=every.apply(lambda role: role.map(dict(enumerate(tasks)))))
-    square = paper_blocks(of_every, pair_features(of_every, similarities=similarities), setting, seed)
+    square = paper_blocks(of_every, grid.pair_features(of_every, similarities=similarities), setting, seed)
     # The row of every ordered pair in the square of all pairs, from which an arrangement looks its facts up.
     row = np.zeros((len(tasks), len(tasks)), dtype=int)
     row[every.intermediate, every.target] = np.arange(len(every))
@@ -339,7 +328,7 @@ def importances_by_chance(
     own = row[roles[0], roles[1]]
     names = [name for name, block in blocks.items() if name in square and np.array_equal(square[name][own], block)]
     importances = []
-    for number, order in enumerate(task_orders(len(tasks), arrangements, np.random.default_rng((seed, 4)))):
+    for number, order in enumerate(grid.task_orders(len(tasks), arrangements, np.random.default_rng((seed, 4)))):
         moved = row[order[roles[0]], order[roles[1]]]
         arranged = blocks | {name: square[name][moved] for name in names}
         train, _ = split_rows(len(percent), setting.test_share, seed, number)
@@ -374,13 +363,15 @@ def shuffled_ratings(
     the same; similarities take part if they were measured of every pair.
     """
     blocks, _, _ = _without_stand_ins(results, setting, similarities)
-    names = [name for name, feature in features_of(results).items() if feature.kind == CONSTRUCT and name in blocks]
+    names = [
+        name for name, feature in grid.features_of(results).items() if feature.kind == grid.CONSTRUCT and name in blocks
+    ]
     if not names:
         return pd.DataFrame(columns=["feature", "importance", "null_mean", "null_95", "p", "p_largest"])
     observed = _importances(results, setting, similarities, seed, names)
     null = []
-    for order in task_orders(len(results.tasks), permutations, np.random.default_rng((seed, 3))):
-        null.append(_importances(permuted_ratings(results, order), setting, similarities, seed, names))
+    for order in grid.task_orders(len(results.tasks), permutations, np.random.default_rng((seed, 3))):
+        null.append(_importances(grid.permuted_ratings(results, order), setting, similarities, seed, names))
         progress(len(null), permutations)
     null_importances = pd.DataFrame(null)
     largest = null_importances.max(axis=1).to_numpy()
@@ -390,8 +381,8 @@ def shuffled_ratings(
             "importance": observed[name],
             "null_mean": null_importances[name].mean(),
             "null_95": null_importances[name].quantile(0.95),
-            "p": permutation_p(observed[name], null_importances[name].to_numpy()),
-            "p_largest": permutation_p(observed[name], largest),
+            "p": grid.permutation_p(observed[name], null_importances[name].to_numpy()),
+            "p_largest": grid.permutation_p(observed[name], largest),
         }
         for name in names
     )
@@ -417,7 +408,7 @@ def _blocks_of_usable(
     """Blocks, percent changes and gains of the pairs that have a percent change; a seed draws stand-ins."""
     percent = results.gains.percent.to_numpy("float64")
     usable = np.isfinite(percent)
-    blocks = paper_blocks(results, pair_features(results, similarities=similarities), setting, seed)
+    blocks = paper_blocks(results, grid.pair_features(results, similarities=similarities), setting, seed)
     return {name: block[usable] for name, block in blocks.items()}, percent[usable], results.gains[usable]
 
 

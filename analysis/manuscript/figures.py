@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
@@ -39,26 +38,11 @@ PRINTED = (  # what stands in a manuscript, in its order, by the beginnings of n
     *((MAP,), (FOREST,), (BOARD,), ("figure-6", "figure-7", HEATMAP), (FIGURE_2,), ("figure-3",), ("figure-8",)),
     *(("mixed_profile",), ("figure-9",), ("figure-10",)),
 )
-Draw = Callable[[pd.DataFrame, str], Figure]
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A figure to draw: its file's name, caption, frame and drawing, and whether it needs a page's width."""
-
-    name: str
-    caption: str
-    frame: pd.DataFrame
-    draw: Draw
-    is_wide: bool
-    height: float  # cm; of a planned figure its plan's own
-    alt: str = ""
-    is_planned: bool = False  # drawn at its width, so that nothing is left to fit
 
 
 def write_figures(
     figures: Sequence[Drawing | Planned], venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE
-) -> list[Sheet]:
+) -> list[Drawing]:
     """Draw figures into ``out``, a PDF each; equal frames give equal bytes. What is kept is not drawn again."""
     drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in sheets(figures, venue)]
     for sheet in drawn:
@@ -71,14 +55,14 @@ def write_figures(
     return drawn
 
 
-def _printed(sheet: Sheet, width: float, banner: str) -> dict[str, bytes]:
-    if sheet.is_planned:
+def _printed(sheet: Drawing, width: float, banner: str) -> dict[str, bytes]:
+    if sheet.alt:
         with mpl.rc_context({**EMBEDDED, **SETTINGS}):
             figure = sheet.draw(sheet.frame, banner.strip(" :"))
             _centre(figure, width / CM_PER_INCH)
-            return {"pdf": file_of(figure, "pdf", metadata={"CreationDate": None})}
+            return {"pdf": file_of(figure, "pdf")}
     with mpl.rc_context(EMBEDDED):
-        return {"pdf": file_of(fitted(sheet, width, banner), "pdf", metadata={"CreationDate": None})}
+        return {"pdf": file_of(fitted(sheet, width, banner), "pdf")}
 
 
 def _centre(figure: Figure, width: float) -> None:
@@ -88,7 +72,7 @@ def _centre(figure: Figure, width: float) -> None:
     figure.axes[0].set_position(((1 - own / width) / 2, 0.0, own / width, 1.0))
 
 
-def sheets(figures: Sequence[Drawing | Planned], venue: Venue) -> Iterator[Sheet]:
+def sheets(figures: Sequence[Drawing | Planned], venue: Venue) -> Iterator[Drawing]:
     """What there is to draw, heatmaps in as many parts as are legible."""
     for beginnings in PRINTED:
         for figure in sorted(
@@ -98,14 +82,14 @@ def sheets(figures: Sequence[Drawing | Planned], venue: Venue) -> Iterator[Sheet
             if isinstance(figure, Planned) and figure.caption:
                 draw = partial(figure_of_plan, planner=partial(figure.planner, width=venue.page))
                 for part, frame in figure.parts(figure.frame, name, width=venue.page):
-                    yield Sheet(part, figure.caption(frame), frame, draw, True, 0.0, figure.words(frame, ""), True)
-            elif isinstance(figure, Drawing) and figure.height:
-                yield Sheet(name, figure.caption, figure.frame, figure.draw, figure.is_wide, figure.height)
+                    caption = figure.caption if isinstance(figure.caption, str) else figure.caption(frame)
+                    yield Drawing(part, "", frame, draw, caption, alt=figure.words(frame, ""))
             elif isinstance(figure, Drawing):
-                yield from _parts(Sheet(name, figure.caption, figure.frame, figure.draw, True, 0.0), venue)
+                sheet = replace(figure, name=name)
+                yield from [sheet] if figure.height else _parts(sheet, venue)
 
 
-def fitted(sheet: Sheet, width: float, banner: str) -> Figure:
+def fitted(sheet: Drawing, width: float, banner: str) -> Figure:
     """The sheet's figure ``width`` cm wide, without its title, with all text from 6 to 8 points."""
     figure = sheet.draw(sheet.frame, "")
     figure.suptitle(banner.strip(" :"), fontsize=SMALLEST) if banner else figure.suptitle("")
@@ -141,7 +125,7 @@ def _legible(size: float) -> float:
     return min(max(SMALLEST, size), LARGEST)
 
 
-def _parts(sheet: Sheet, venue: Venue) -> Iterator[Sheet]:
+def _parts(sheet: Drawing, venue: Venue) -> Iterator[Drawing]:
     """A heatmap in parts of so many targets as are legible side by side, each as high as its rows."""
     targets = list(dict.fromkeys(sheet.frame.target))
     squares, names = 0.46 * max(sheet.frame.intermediate.nunique(), 7), 0.09 * sheet.frame.column.str.len().max()
@@ -154,7 +138,8 @@ def _parts(sheet: Sheet, venue: Venue) -> Iterator[Sheet]:
         more = ("", "") if count == 1 else (f"-part-{number + 1}", f" Part {number + 1} of {count}.")
         legend = 3.2 if is_wide and venue.page > NARROW else 4.6  # legend, name of the axis
         height = min(squares + names + legend, HIGHEST)
-        yield Sheet(sheet.name + more[0], sheet.caption + more[1], frame, sheet.draw, is_wide, height)
+        name, caption = sheet.name + more[0], sheet.caption + more[1]
+        yield replace(sheet, name=name, caption=caption, frame=frame, is_wide=is_wide, height=height)
 
 
 def _fold(figure: Figure, width: float, height: float) -> None:

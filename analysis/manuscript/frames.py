@@ -352,6 +352,7 @@ def _costs(subject: Subject) -> dict[str, float]:
     adapters = [record.results for record in records if record.spec.get("role") not in WHOLE_MODELS]
     sizes = [result["trainable_parameters"] for result in adapters if "trainable_parameters" in result]
     draws = subject.stored.gains.draws[subject.stored.gains.p.notna()]
+    drawn = (draws.min(), draws.max(), (draws > draws.min()).sum()) if len(draws) else [np.nan] * 3
     spent = [provenance.provenance for provenance in records]
     return {
         "cells_planned": len(subject.stored.cells),
@@ -359,13 +360,7 @@ def _costs(subject: Subject) -> dict[str, float]:
         "seeds": len(study.get("seeds", ())),
         "hours": sum(provenance["wall_seconds"] for provenance in spent) / 3600,
         "processor_hours": sum(provenance.get("cpu_seconds", np.nan) for provenance in spent) / 3600,
-        **dict(
-            zip(
-                DRAWN,
-                (draws.min(), draws.max(), (draws > draws.min()).sum()) if len(draws) else [np.nan] * 3,
-                strict=True,
-            )
-        ),
+        **dict(zip(DRAWN, drawn, strict=True)),
         "trained_parameters_least": min(sizes, default=np.nan),
         "trained_parameters_most": max(sizes, default=np.nan),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from adapters_store.disk import write_text
+from analysis.figures.drawing import Drawing
 from analysis.gains.comparisons import AGAINST
-from analysis.manuscript.figures import Sheet, write_figures
+from analysis.manuscript.figures import write_figures
 from analysis.manuscript.frames import NamedFrames, Subject, read_data, write_data
 from analysis.manuscript.layout import (
     NUMBER,
@@ -62,93 +63,67 @@ class Number(NamedTuple):
     printed: str
 
 
-@dataclass(frozen=True)
-class Quoted:
+class Quoted(NamedTuple):
     """Columns of a frame that a text may quote: what names their rows, and what kind of number each one is."""
 
     frame: str
     prefix: str
     keys: tuple[str, ...]
     columns: Mapping[str, str]
-    only: Mapping[str, Any] = field(default_factory=dict)
+    only: Mapping[str, Any]
+
+
+def quoted_of(frame: str, prefix: str, keys: str, *only: tuple[str, Any], **columns: str) -> Quoted:
+    """The columns by their kinds; ``keys`` are the names of those that name a row, ``only`` what rows have to say."""
+    return Quoted(frame, prefix, tuple(keys.split()), columns, dict(only))
 
 
 ENDS = {"low": "points", "high": "points"}
 POINTS = {"points": "points", **ENDS}
-POINTS_BELOW = {"difference": "points", **ENDS, "p_below": "p"}
-ERRORS = ("standard_error", "run_error", "seed_error")
 BUDGETS = {"cells": "count", "n_targets": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
 LESS = {f"{end}less_{other}": "points" for other in AGAINST for end in ("", "low_", "high_")}
 LESS_CONTROL = dict.fromkeys(("transfers_less_control", "low_less_control", "high_less_control"), "points")
-REGRETS = {"regret_1": "points", "regret_1_chance": "points", "tau": "alpha", "p_corrected": "p"}
 CHANGED = dict.fromkeys(("changed", "changed_low", "changed_high", "context_alone"), "score")
-SENSITIVITY = dict.fromkeys(("sensitivity", "sensitivity_low", "sensitivity_high"), "points")
+SENSITIVITY = dict.fromkeys(("sensitivity", "sensitivity_low", "sensitivity_high", "mean"), "points")
 COUNTS = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
 ALPHAS = tuple(f"{part}_{level}" for level in ("interval", "ordinal") for part in ("alpha", "low", "high"))
-POWERS = {"standard_error": "points", "visible": "points", "visible_in_grid": "points"}
+SCORES = dict.fromkeys(("score", "low", "high"), "score")
+PAIR, TARGET = "intermediate target setting", "target setting"
+BELOW = {"words": "score", "whole_encoder": "score", "difference": "points", **ENDS, "p_below": "p"}
+ERRORS = dict.fromkeys(("standard_error", "run_error", "seed_error"), "points")
+POWERS = dict.fromkeys(("standard_error", "visible", "visible_in_grid"), "points")
+SLOPES = dict.fromkeys(("slope", "low", "high", "detectable"), "rating")
+REGRETS = {"regret_1": "points", "regret_1_chance": "points", "tau": "alpha", "p_corrected": "p"}
+CONTRASTS = {"difference": "points", "by_chance": "points", "p": "p", "p_max": "p"}
+IMPORTANCES = dict.fromkeys(("importance", "sd"), "importance")
+SIZES = dict.fromkeys(("n_train", "n_validation", "n_test", "n_labels"), "count")
 QUOTED = (
-    Quoted("learned", "Learned", ("target", "setting"), {"words": "score", "whole_encoder": "score"} | POINTS_BELOW),
-    Quoted("corrections", "Left", ("way",), {"gains": "count", "harms": "count"}),
-    Quoted(
-        "alone",
-        "Alone",
-        ("target", "setting"),
-        {"score": "score", "low": "score", "high": "score", "floor": "score", "n_test": "count", "n_groups": "count"},
-    ),
-    Quoted(
-        "pairs",
-        "Pair",
-        ("intermediate", "target", "setting"),
-        {"score": "score", "points": "points", "percent": "percent", "p_bh": "p"},
-    ),
-    Quoted("gains", "Gain", ("intermediate", "target", "setting"), ENDS | {"p_max_grid": "p"}),
-    Quoted("error_parts", "Error", ("metric", "setting"), dict.fromkeys(ERRORS, "points") | {"n_pairs": "count"}),
-    Quoted("control_means", "Control", ("control", "intermediate", "metric", "setting"), POINTS | LESS_CONTROL),
-    Quoted("controls", "ControlOn", ("control", "intermediate", "target", "setting"), POINTS | {"p": "p"}),
-    Quoted("merged_means", "MergedMean", ("row", "metric", "setting"), POINTS | LESS),
-    Quoted("merged", "Merged", ("row", "target", "setting"), POINTS | LESS | {"p_max_chosen": "p"}),
-    Quoted("budget", "Budget", ("order", "transfers"), BUDGETS),
-    Quoted("leaderboard", "Board", ("system", "target", "setting"), dict.fromkeys(("score", "low", "high"), "score")),
-    Quoted("leaderboard_pairs", "BoardPair", ("a", "b", "target", "setting"), POINTS | {"p_max": "p"}),
-    Quoted("probes", "Probe", ("system", "operation", "target"), CHANGED | {"p": "p"}),
-    Quoted("context_sensitivity", "Context", ("part", "task"), SENSITIVITY | {"mean": "points", "rho": "alpha"}),
-    Quoted("choosing", "Choosing", ("ranking",), REGRETS),
-    Quoted("task_effects", "Effect", ("cells", "role", "task"), {"points": "points", "n_pairs": "count"}),
-    Quoted("visible_gains", "Power", ("target", "setting"), POWERS),
-    Quoted("agreement", "Agreement", ("construct", "raters"), dict.fromkeys(ALPHAS, "alpha")),
-    Quoted(
-        "rater_pairs",
-        "Raters",
-        ("construct", "rater_a", "rater_b"),
-        {"spearman": "alpha", "p": "p", "mean_difference": "rating"},
-    ),
-    Quoted("theme_counts", "Theme", ("panel", "role", "theme"), dict.fromkeys(COUNTS, "count")),
-    Quoted(
-        "theme_contrasts",
-        "Contrast",
-        ("role", "theme_a", "theme_b"),
-        {"difference": "points", "by_chance": "points", "p": "p", "p_max": "p"},
-        {"cells": ALL},
-    ),
-    Quoted(
-        "mixed_slopes",
-        "Slope",
-        ("question", "construct"),
-        {name: "rating" for name in ("slope", "low", "high", "detectable")} | {"p": "p"},
-    ),
-    Quoted(
-        "figure-2-importances",
-        "Importance",
-        ("series", "feature"),
-        {"importance": "importance", "sd": "importance"},
-        {"is_stand_in": False},  # what random numbers stood in for was not measured
-    ),
-    Quoted(
-        "data_sets",
-        "Data",
-        ("task",),
-        {"n_train": "count", "n_validation": "count", "n_test": "count", "n_labels": "count"},
-    ),
+    quoted_of("learned", "Learned", TARGET, **BELOW),
+    quoted_of("corrections", "Left", "way", gains="count", harms="count"),
+    quoted_of("alone", "Alone", TARGET, **SCORES, floor="score", n_test="count", n_groups="count"),
+    quoted_of("pairs", "Pair", PAIR, score="score", points="points", percent="percent", p_bh="p"),
+    quoted_of("gains", "Gain", PAIR, **ENDS, p_max_grid="p"),
+    quoted_of("error_parts", "Error", "metric setting", **ERRORS, n_pairs="count"),
+    quoted_of("control_means", "Control", "control intermediate metric setting", **POINTS, **LESS_CONTROL),
+    quoted_of("controls", "ControlOn", f"control {PAIR}", **POINTS, p="p"),
+    quoted_of("merged_means", "MergedMean", "row metric setting", **POINTS, **LESS),
+    quoted_of("merged", "Merged", "row target setting", **POINTS, **LESS, p_max_chosen="p"),
+    quoted_of("budget", "Budget", "order transfers", **BUDGETS),
+    quoted_of("leaderboard", "Board", "system target setting", **SCORES),
+    quoted_of("leaderboard_pairs", "BoardPair", "a b target setting", **POINTS, p_max="p"),
+    quoted_of("probes", "Probe", "system operation target", **CHANGED, p="p"),
+    quoted_of("context_sensitivity", "Context", "part task", **SENSITIVITY, rho="alpha"),
+    quoted_of("choosing", "Choosing", "ranking", **REGRETS),
+    quoted_of("task_effects", "Effect", "cells role task", points="points", n_pairs="count"),
+    quoted_of("visible_gains", "Power", TARGET, **POWERS),
+    quoted_of("agreement", "Agreement", "construct raters", **dict.fromkeys(ALPHAS, "alpha")),
+    quoted_of("rater_pairs", "Raters", "construct rater_a rater_b", spearman="alpha", p="p", mean_difference="rating"),
+    quoted_of("theme_counts", "Theme", "panel role theme", **dict.fromkeys(COUNTS, "count")),
+    quoted_of("theme_contrasts", "Contrast", "role theme_a theme_b", ("cells", ALL), **CONTRASTS),
+    quoted_of("mixed_slopes", "Slope", "question construct", **SLOPES, p="p"),
+    # What random numbers stood in for was not measured.
+    quoted_of("figure-2-importances", "Importance", "series feature", ("is_stand_in", False), **IMPORTANCES),
+    quoted_of("data_sets", "Data", "task", **SIZES),
 )
 OF_RUN = {
     "median_points": "points",
@@ -241,7 +216,7 @@ def _ratings(frames: NamedFrames) -> Quoted:
     """Mean ratings: a column for each construct that somebody rated."""
     frame = frames.get("rating_means", pd.DataFrame())
     rated = [name for name in frame if name not in FACTS]
-    return Quoted("rating_means", "Rating", ("task",), dict.fromkeys(rated, "rating"))
+    return Quoted("rating_means", "Rating", ("task",), dict.fromkeys(rated, "rating"), {})
 
 
 def _line(text: str) -> str:
@@ -292,7 +267,7 @@ END = r"""
 """
 
 
-def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[Sheet]) -> str:
+def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[Drawing]) -> str:
     """The text of main.tex: methods, tables, figures, checklist, references."""
     page = max(21.0, venue.page + 5.0)
     geometry = f"paperwidth={page:g}cm,paperheight=29.7cm,textwidth={venue.page:g}cm,textheight=24.7cm"
@@ -307,7 +282,7 @@ def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[
     return head + "\n".join(body) + END % {"bibliography_style": bibliography_style}
 
 
-def figure(sheet: Sheet, venue: Venue) -> str:
+def figure(sheet: Drawing, venue: Venue) -> str:
     """A figure at its own width, which is that of its place."""
     name = "figure*" if sheet.is_wide and venue.is_two_column else "figure"
     alt = f"[alt={{{escaped(sheet.alt)}}}]" if sheet.alt else ""

@@ -15,7 +15,7 @@ from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, NamedFrames
 from analysis.manuscript.layout import Best, Float, Head, changes, once, printed, spanned
 from analysis.ratings.themes import ALL
 from analysis.results.leaderboard import FILES
-from analysis.sections.answers import AGREEMENT, CONTRASTS, RATER_PAIRS, means_columns
+from analysis.sections.answers import AGREEMENT, CONTRASTS, RATER_PAIRS, THEME_COUNTS, means_columns
 from analysis.sections.blocks import COUNTS, LABEL, Column
 from analysis.sections.gains import merged_columns
 from analysis.sections.study import alone_columns
@@ -358,21 +358,15 @@ def theme_counts(frames: NamedFrames) -> Iterator[Float]:
     if "theme_counts" not in frames:
         return
     frame = frames["theme_counts"]
-    numbers = ("Pairs", "Tested", "Gains", "Harms", "Gains (BH)", "Harms (BH)", "Larger gains", "Larger harms")
-    columns = columns_of(("Panel", "Role", "Theme"), numbers)
-    names = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
-    rows = tuple(
-        (row.panel, row.role, row.theme, *(printed("count", getattr(row, name)) for name in names))
-        for row in frame.itertuples()
-    )
-    rules = changes(row[:2] for row in rows)
+    rules = changes(zip(frame.panel, frame.role, strict=True))
+    larger = [Column(f"larger {kind}", f"larger_{kind}", "count") for kind in ("gains", "harms")]
     caption = (
         f"Pairs that gain or lose significantly (p \u2264 {LEVEL:g}, uncorrected, and after Benjamini and Hochberg) and"
         " those at least 0.02 of a score above or below the target alone, by the theme of the task in each role."
     )
     if frame.panel.str.startswith("assumed").any():
         caption += " Standard errors are approximations for an assumed correlation of errors: read directions only."
-    yield Float("theme-counts", caption, columns, rows, labels=3, rules=rules)
+    yield in_print("theme-counts", caption, frame, [*THEME_COUNTS, *larger], labels=3, rules=rules)
 
 
 def contrasts(frames: NamedFrames) -> Iterator[Float]:

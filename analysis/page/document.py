@@ -35,24 +35,7 @@ from analysis.gains.cells import TYPES, Predictions, predictions
 from analysis.gains.comparisons import AGAINST
 from analysis.gains.significance import LEVEL, p_text
 from analysis.importance.question import Question
-from analysis.page.parts import (
-    ARROW,
-    DOUBTS,
-    Changes,
-    board_of,
-    doubts_of,
-    glances,
-    heatmaps,
-    leaderboards,
-    numbers_of,
-    page_id,
-    plain,
-    plain_frame,
-    plain_sections,
-    square_of,
-    targets_of_scores,
-    targets_of_study,
-)
+from analysis.page import parts
 from analysis.ratings.themes import rating_means
 from analysis.results.study_results import StudyResults
 from analysis.sections.answers import construct_title
@@ -134,7 +117,7 @@ def pages(study: StudyResults) -> list[dict[str, Any]]:
     groups: dict[Where, list[Row]] = {}
     for cell in study.cells.to_dict("records"):
         groups.setdefault(_where(cell), []).append(cell)
-    changes = Changes(study, records)
+    changes = parts.Changes(study, records)
     return [_page(changes, study, where, cells, by_page.get(where)) for where, cells in groups.items()]
 
 
@@ -149,7 +132,9 @@ def cell_title(study: StudyResults, where: Where) -> str:
     return pair if role == TRANSFER else f"{pair} ({role})"
 
 
-def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row], row: Row | None) -> dict[str, Any]:
+def _page(
+    changes: parts.Changes, study: StudyResults, where: Where, cells: list[Row], row: Row | None
+) -> dict[str, Any]:
     store, records = study.store, changes.records
     role, intermediate, target, setting = where
     task = study.manifest["tasks"][target]
@@ -158,11 +143,13 @@ def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row],
     answered = {record.key: predictions(store, record) for record in done}
     is_tested = role == TRANSFER and row is not None and row["n_seeds"] > 0
     return {
-        "id": page_id(*where),
+        "id": parts.page_id(*where),
         "title": cell_title(study, where),
         **{"role": role, "intermediate": intermediate, "target": target, "setting": setting},
         "metric_name": METRIC_NAMES[task["metric"]],
-        "numbers": {} if row is None else {name: plain(row.get(name)) for name in ("score", "points", "low", "p_bh")},
+        "numbers": {}
+        if row is None
+        else {name: parts.plain(row.get(name)) for name in ("score", "points", "low", "p_bh")},
         "texts": {} if row is None else _texts(role, row),
         "facts": _facts(role, row),
         "corrections": [[what, p_text(row[name], 4)] for name, what in WAYS.items()] if row and is_tested else [],
@@ -244,7 +231,7 @@ def _run(store: Store, row: Row, record: Record | None) -> dict[str, Any]:
     run = {"key": row["key"], "seed": int(row["seed"]), "status": row["status"]}
     if record is None:
         return {**run, "why": STATES["missing"]}
-    histories, best = _histories(store, record), plain(row["best_epoch"])
+    histories, best = _histories(store, record), parts.plain(row["best_epoch"])
     texts = [number(row["score"]), number(row["validation"]), number(row["floor"]), count(row["best_epoch"])]
     cut = [percent(row[f"cut_{part}"]) for part in ("history", "target")]
     rows = [count(record.results[f"n_{part}"]) for part in ("train", "validation", "test")]
@@ -267,7 +254,7 @@ def _run(store: Store, row: Row, record: Record | None) -> dict[str, Any]:
         "texts": [*texts, *rows, *cut],
         "best_epoch": best,
         "histories": histories,
-        "doubts": doubts_of(histories, best, float(row["floor"])),
+        "doubts": parts.doubts_of(histories, best, float(row["floor"])),
         "made": [[what, text] for what, text in facts.items()],
     }
 
@@ -279,7 +266,7 @@ def _histories(store: Store, record: Record) -> list[list[list[Any]]]:
     history = json.loads(store.open(record.key, "history.json").read_bytes())
     folds = history if history and isinstance(history[0], list) else [history]
     names = ("epoch", "train_loss", "validation")
-    return [[[plain(row.get(name)) for name in names] for row in fold] for fold in folds if fold]
+    return [[[parts.plain(row.get(name)) for name in names] for row in fold] for fold in folds if fold]
 
 
 SCHEMA = 1
@@ -312,7 +299,7 @@ NOTHING: dict[str, Any] = {  # what follows from cells or intervals alone
 
 
 def _document(
-    report: Report, figures: Sequence[FigureFiles], source: str, tasks: Mapping[str, Row], parts: dict[str, Any]
+    report: Report, figures: Sequence[FigureFiles], source: str, tasks: Mapping[str, Row], contents: dict[str, Any]
 ) -> dict[str, Any]:
     """The document of a report from results of this ``source``, with the facts of its tasks, and with its own parts."""
     shown = [files for beginning in EMBEDDED for files in figures if files.png.stem.startswith(beginning)]
@@ -331,20 +318,20 @@ def _document(
             {
                 "id": name,
                 **{field: str(task.get(field) or "") for field in ("title", "dataset", "family", "theme", "metric")},
-                "ratings": {construct: plain(means.loc[name, construct]) for construct in rated},
+                "ratings": {construct: parts.plain(means.loc[name, construct]) for construct in rated},
             }
             for name, task in tasks.items()
         ],
         "themes": list(themes()),
         "constructs": [{"id": name, "title": construct_title(name)} for name in results.constructs],
-        **(NOTHING | parts),
+        **(NOTHING | contents),
         "importance": {
             "headline": report.answer.facts["headline"],
             "paper": bars
-            and {"fold": NO_EVIDENCE, "title": bars.title, **plain_frame(bars.frame, list(bars.frame.columns))},
+            and {"fold": NO_EVIDENCE, "title": bars.title, **parts.plain_frame(bars.frame, list(bars.frame.columns))},
         },
         "figures": {f"{files.png.parent.name}/{files.png.name}": _packed(files) for files in shown},
-        "report": plain_sections(report.sections),
+        "report": parts.plain_sections(report.sections),
     }
 
 
@@ -355,19 +342,19 @@ def _packed(figure: FigureFiles) -> str:
 
 def document(study: StudyResults, report: Report, figures: Sequence[FigureFiles] = ()) -> dict[str, Any]:
     """The document of a study; every frame has the CSV file's columns, numbers and order, undefined ones as None."""
-    cells = plain_frame(study.cells, [name for name in TYPES if name not in APART])
+    cells = parts.plain_frame(study.cells, [name for name in TYPES if name not in APART])
     addresses = zip(*(study.cells[name] for name in WHERE), strict=True)
     # What takes long to form of the frames, manifest and records of a study, read where it was kept.
     frames = {name: getattr(study, name) for name in ("cells", "gains", "baselines", "controls", "control_means")}
     frames |= {"merged": study.merged} if len(study.merged) else {}
-    parts = {
+    contents = {
         **study.kept.parts("page", frames, lambda: _parts(study)),
         "missing": dict(study.manifest["missing"]),
-        "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
-        "gains": plain_frame(study.gains, list(study.gains.columns)),
-        "doubts": DOUBTS,
+        "cells": {**cells, "pages": [parts.page_id(*address) for address in addresses]},
+        "gains": parts.plain_frame(study.gains, list(study.gains.columns)),
+        "doubts": parts.DOUBTS,
     }
-    return _document(report, figures, "stored results", study.tasks, parts)
+    return _document(report, figures, "stored results", study.tasks, contents)
 
 
 def _parts(study: StudyResults) -> dict[str, Any]:
@@ -378,10 +365,10 @@ def _parts(study: StudyResults) -> dict[str, Any]:
     for run in (run for page in of_cells for run in page["runs"] if "made" in run):
         run["made"] = [places.setdefault((what, text), len(places)) for what, text in run["made"]]
     return {
-        "plans": glances(study),
-        "targets": targets_of_study(study),
-        "leaderboards": leaderboards(study),
-        "maps": heatmaps(study),
+        "plans": parts.glances(study),
+        "targets": parts.targets_of_study(study),
+        "leaderboards": parts.leaderboards(study),
+        "maps": parts.heatmaps(study),
         "made": [list(fact) for fact in places],
         "pages": of_cells,
     }
@@ -389,24 +376,11 @@ def _parts(study: StudyResults) -> dict[str, Any]:
 
 # One HTML file from the templates beside this module, the plotting library and a JSON document.
 
-SCRIPTS = (
-    "elements.js",
-    "colours.js",
-    "plots.js",
-    "orders.js",
-    "squares.js",
-    "maps.js",
-    "cells.js",
-    "cell/charts.js",
-    "cell/changes.js",
-    "cell/cell.js",
-    "curves.js",
-    "importance.js",
-    "paragraphs.js",
-    "plans.js",
-    "intermediates.js",
-    "main.js",
-)
+IN_ORDER = """
+    elements colours plots orders squares maps cells cell/charts cell/changes cell/cell curves importance paragraphs
+    plans intermediates main
+"""
+SCRIPTS = [f"{name}.js" for name in IN_ORDER.split()]
 LIBRARY = "plotly-cartesian.min.js"
 HARMLESS: dict[str, str | int | None] = {
     "<": "\\u003c",
@@ -428,8 +402,8 @@ def write_page(report: Report, figures: Sequence[FigureFiles], path: Path, study
 
 def assembled(shown: Mapping[str, Any]) -> str:
     """The HTML of a document; its texts stand in it as JSON alone, but for the title, which is escaped."""
-    parts = "\n".join(_read(f"scripts/{name}") for name in SCRIPTS)
-    library, script = _read(f"vendor/{LIBRARY}"), f'(() => {{\n"use strict";\n{parts}}})();\n'
+    scripts = "\n".join(_read(f"scripts/{name}") for name in SCRIPTS)
+    library, script = _read(f"vendor/{LIBRARY}"), f'(() => {{\n"use strict";\n{scripts}}})();\n'
     digests = (base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in (library, script))
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     filled = {
@@ -465,13 +439,13 @@ def scores_document(report: Report, figures: Sequence[FigureFiles] = ()) -> dict
     facts = results.tasks.set_index("task", drop=False).fillna({"theme": ""}).to_dict("index")
     gains = results.gains.assign(setting=FULL, points=100 * results.gains.gain, significant=False)
     families, titles = ({name: str(task[what]) for name, task in facts.items()} for what in ("family", "title"))
-    board = board_of(FULL, gains, families, titles, is_tested=False)
-    parts = {
-        "targets": targets_of_scores(FULL, gains),
+    board = parts.board_of(FULL, gains, families, titles, is_tested=False)
+    contents = {
+        "targets": parts.targets_of_scores(FULL, gains),
         "leaderboards": [board] if board["rows"] else [],
         "maps": [_map(gains, facts, results.name, metric) for metric in METRIC_NAMES if (gains.metric == metric).any()],
     }
-    return _document(report, figures, "printed scores", facts, parts)
+    return _document(report, figures, "printed scores", facts, contents)
 
 
 def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> dict[str, Any]:
@@ -480,20 +454,9 @@ def _map(gains: pd.DataFrame, facts: dict[str, Any], name: str, metric: str) -> 
     scores = gains.drop_duplicates("target").set_index("target").baseline
     baselines = alone.assign(role=BASELINE, score=alone.target.map(scores))
     baselines = baselines.set_index("target", drop=False).loc[[task for task in facts if task in set(alone.target)]]
-    shown = heat.squares(gains, baselines, {"tasks": facts}, metric=metric, setting=FULL)
-    squares = [Square(*row) for row in shown.itertuples(index=False)]
-    kinds = {True: "transfer", False: "alone"}
-    rows = dict.fromkeys((square.intermediate, square.row, kinds[bool(square.intermediate)]) for square in squares)
-    return {
-        "metric": metric,
-        "metric_name": METRIC_NAMES[metric],
-        "setting": FULL,
-        "title": f"Gains in {name}, targets scored by {METRIC_NAMES[metric]}\nfrom printed scores, not tested",
-        "limit": plain(heat.colour_limit(shown.points)),
-        "rows": [dict(zip(("id", "title", "kind"), row, strict=True)) for row in rows],
-        "columns": [{"id": task, "title": facts[task]["title"]} for task in baselines.target],
-        "squares": [_square(square, scores[square.target]) for square in squares],
-    }
+    squares = heat.squares(gains, baselines, {"tasks": facts}, metric=metric, setting=FULL)
+    title = f"Gains in {name}, targets scored by {METRIC_NAMES[metric]}\nfrom printed scores, not tested"
+    return parts.map_of(squares, metric, FULL, title, lambda square: _square(square, scores[square.target]))
 
 
 def _square(square: Square, alone: float) -> dict[str, Any]:
@@ -501,15 +464,15 @@ def _square(square: Square, alone: float) -> dict[str, Any]:
     where = square.intermediate, square.target, square.status
     if square.status == "baseline":
         hover = [f"{square.column} alone", f"score {bare(square.score)}"]
-        return {**square_of(*where, hover, None), **numbers_of(square.score, None)}
-    name = f"{square.row} {ARROW} {square.column}"
+        return {**parts.square_of(*where, hover, None), **parts.numbers_of(square.score, None)}
+    name = f"{square.row} {parts.ARROW} {square.column}"
     if square.status != "done":
-        return square_of(*where, [name, heat.MEANINGS[square.status]], None)
+        return parts.square_of(*where, [name, heat.MEANINGS[square.status]], None)
     gain = signed(square.points, 0)
     doubts = {"collapsed": square.is_collapsed, "contaminated": square.is_contaminated}
     flags = ", ".join(flag for flag, holds in doubts.items() if holds)
     hover = [name, f"score {bare(square.score)}, target alone {bare(alone)}", f"gain {gain} points; {UNTESTED}"]
     hover += [f"flags: {flags}"] if flags else []
     marks = heat.DAGGER * square.is_collapsed + heat.DOUBLE_DAGGER * square.is_contaminated
-    shown = {**numbers_of(square.score, square.points), "points_text": gain, "marks": marks}
-    return {**square_of(*where, hover, None), **shown}
+    shown = {**parts.numbers_of(square.score, square.points), "points_text": gain, "marks": marks}
+    return {**parts.square_of(*where, hover, None), **shown}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 from urllib.parse import quote
@@ -214,35 +214,47 @@ def heatmaps(study: StudyResults) -> list[dict[str, Any]]:
 
 def _map(study: StudyResults, metric: str, setting: str) -> dict[str, Any]:
     squares = figures.squares(study.gains, study.baselines, study.manifest, metric=metric, setting=setting)
+    title = figures.figure_title(study.gains, study.manifest, metric=metric, setting=setting)
     alone, gained = _by_pair(study.baselines, metric, setting), _by_pair(study.gains, metric, setting)
-    shown = [
-        _alone(square, alone["", square.target])
-        if square.intermediate == ""
-        else _pair(square, gained.get((square.intermediate, square.target)), setting)
-        for square in (Square(*row) for row in squares.itertuples(index=False))
-    ]
-    rows = [(row.intermediate, row.row, "transfer" if row.intermediate else "alone") for row in squares.itertuples()]
+
+    def shown(square: Square) -> dict[str, Any]:
+        if square.intermediate == "":
+            return _alone(square, alone["", square.target])
+        return _pair(square, gained.get((square.intermediate, square.target)), setting)
+
+    beside = []
     controls = study.controls[(study.controls.metric == metric) & (study.controls.setting == setting)]
     for control in controls.to_dict("records"):
-        title = control_name(study, control["control"], control["intermediate"])
-        row = (f"{control['control']}:{title}", title, "control")
-        rows.append(row)
-        shown.append(_control(study, control, row[0], title))
+        name = control_name(study, control["control"], control["intermediate"])
+        beside.append(((f"{control['control']}:{name}", name, "control"), control))
     for merged in study.merged[(study.merged.metric == metric) & (study.merged.setting == setting)].to_dict("records"):
-        title = f"merged: {merged['row']}"
-        rows.append((title, title, "merged"))
-        shown.append(_control(study, {**merged, "control": MERGED, "intermediate": merged["row"]}, title, title))
+        name = f"merged: {merged['row']}"
+        beside.append(((name, name, "merged"), {**merged, "control": MERGED, "intermediate": merged["row"]}))
+    whole = map_of(squares, metric, setting, title, shown, [row for row, _ in beside])
+    whole["squares"] += [_control(study, gain, *row[:2]) for row, gain in beside]
+    return whole
+
+
+def map_of(
+    squares: pd.DataFrame,
+    metric: str,
+    setting: str,
+    title: str,
+    shown: Callable[[Square], dict[str, Any]],
+    below: Iterable[tuple[str, str, str]] = (),
+) -> dict[str, Any]:
+    """The map of these squares, each as it is ``shown``, with the rows (id, title, kind) that stand ``below``."""
+    rows = [(row.intermediate, row.row, "transfer" if row.intermediate else "alone") for row in squares.itertuples()]
+    columns = zip(squares.target, squares.column, strict=True)
     return {
         "metric": metric,
         "metric_name": METRIC_NAMES[metric],
         "setting": setting,
-        "title": figures.figure_title(study.gains, study.manifest, metric=metric, setting=setting),
+        "title": title,
         "limit": plain(figures.colour_limit(squares.points)),
-        "rows": [dict(zip(("id", "title", "kind"), row, strict=True)) for row in dict.fromkeys(rows)],
-        "columns": [
-            {"id": square.target, "title": square.column} for square in squares.drop_duplicates("target").itertuples()
-        ],
-        "squares": shown,
+        "rows": [dict(zip(("id", "title", "kind"), row, strict=True)) for row in dict.fromkeys([*rows, *below])],
+        "columns": [{"id": task, "title": column} for task, column in dict.fromkeys(columns)],
+        "squares": [shown(Square(*row)) for row in squares.itertuples(index=False)],
     }
 
 

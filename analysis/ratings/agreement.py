@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from analysis.gains.significance import DRAWS
 from analysis.results.results import GAINS, RATINGS, TASKS, Results, rating_rows
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 from tasks.errors import BadRow
 from tasks.ratings import Rating, Repeat, constructs, ratings_in, readings_in
 
@@ -58,8 +58,7 @@ PAIRS = {
     "n_tasks": Declared("int64", "tasks that both rated"),
     "n_units": Declared("int64", "tasks times constructs that both rated"),
     "spearman": Declared("float64", "rank correlation; undefined where a rater gives one value only"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "upper end of its 95 % interval"),
+    **interval_columns(),
     "p": Declared("float64", "two-sided, by Student's t as if units were independent; undefined below 10 tasks"),
     "mean_difference": Declared("float64", "first rater less second: who rates higher"),
 }

@@ -33,14 +33,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from adapters_store.key import MissingRecord
 from adapters_store.measures import ANNOTATORS, annotators_inputs
 from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.gains.baselines import RANGE
-from analysis.gains.cells import Manifest, Predictions
+from analysis.gains.cells import Manifest, Predictions, stored_result
 from analysis.gains.significance import LEVEL, FloatArray, Groups, evidence, group_weights
-from analysis.tables import Declared
+from analysis.tables import Declared, interval_columns
 from tasks.metrics import labels_and_logits
 from tasks.rationales import FORMS, Marks, iou_f1, token_f1
 
@@ -54,11 +53,9 @@ PEOPLE = {
     "system": Declared("str", "one annotator: the ceiling; or a contestant, as ``system`` of the leaderboard"),
     "metric": Declared("str", "metric of the target"),
     "score": Declared("float64", "against the other annotators, mean over annotators, then over seeds"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "difference": Declared("float64", "points: 100 (score - that of one annotator); undefined of one annotator"),
-    "difference_low": Declared("float64", "lower end of its 95 % interval, paired over groups"),
-    "difference_high": Declared("float64", "its upper end"),
+    **interval_columns("difference_{}", ", paired over groups"),
     "p": Declared("float64", "two-sided, that the difference is 0; not corrected"),
     "n_seeds": Declared("int64", "training runs behind the score; of one annotator 0"),
     "n_rows": Declared("int64", "test rows that two annotators or more have marked"),
@@ -113,9 +110,8 @@ def stored_marks(store: Store, manifest: Manifest, target: str, ids: Iterable[An
     marks_hash = facts.get("marks_hash")
     if not marks_hash:
         return None
-    try:
-        result = store.measure(ANNOTATORS, annotators_inputs(target, facts["splits_hash"], marks_hash)).result
-    except MissingRecord:
+    result = stored_result(store, ANNOTATORS, annotators_inputs(target, facts["splits_hash"], marks_hash))
+    if result is None:
         return None
     known = dict(zip(result["ids"], result["marks"], strict=True))
     none = [None] * max(map(len, result["marks"]), default=0)
@@ -160,14 +156,6 @@ class Scored(NamedTuple):
 
     score: float
     draws: FloatArray
-
-
-def ceiling(annotated: Annotated) -> float:
-    """The score of one annotator against the others, without an interval."""
-    others = [annotated.without(annotator) for annotator in range(annotated.marks.shape[1])]
-    own = [annotated.own(annotator, part.rows) for annotator, part in enumerate(others)]
-    everyone = Groups.of(np.zeros(len(annotated.places)))
-    return float(_mean(_sums(others, own, everyone), _is_number(others))[0])
 
 
 def _row(name: str, seeds: Sequence[Scored], person: Scored | None, groups: Groups, seed: int) -> dict[str, Any]:
@@ -274,33 +262,31 @@ NULL_DRAWS = 1_000
 DIGITS = 7  # of a probability, as float32 has them: equal votes for different classes are equal probabilities
 AT_A_TIME = 2**22  # numbers drawn at a time
 
-CALIBRATION = {
+_ANSWERS_BY = {
     "target": Declared("str", "task that was trained and tested"),
     "setting": Declared("str", "share of the target's training data"),
     "system": Declared("str", "contestant with probabilities, as ``system`` of the leaderboard"),
+}
+CALIBRATION = {
+    **_ANSWERS_BY,
     "error": Declared("float64", "expected calibration error over ten bins of equal mass, mean over seeds"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "if_calibrated": Declared("float64", "mean of the error where the same probabilities are exactly right"),
     "if_calibrated_high": Declared("float64", "what 95 % of these errors do not pass"),
     "p": Declared("float64", "share of these errors that are as large: small where calibration is off"),
     "overconfidence": Declared("float64", "mean probability of what was decided - share that is right"),
     "brier": Declared("float64", "Brier score, summed over classes, mean over answers and seeds"),
-    "brier_low": Declared("float64", "lower end of its 95 % interval"),
-    "brier_high": Declared("float64", "its upper end"),
+    **interval_columns("brier_{}"),
     "n_seeds": Declared("int64", "training runs behind the row"),
     "n_answers": Declared("int64", "test rows; of several labels, rows times labels"),
     "n_groups": Declared("int64", "groups that the rows fall into"),
 }
 RELIABILITY = {
-    "target": Declared("str", "task that was trained and tested"),
-    "setting": Declared("str", "share of the target's training data"),
-    "system": Declared("str", "contestant with probabilities, as ``system`` of the leaderboard"),
+    **_ANSWERS_BY,
     "bin": Declared("int64", "from the least probable, from 1"),
     "probability": Declared("float64", "mean probability of what was decided, over the bin's answers of all seeds"),
     "right": Declared("float64", "share of these that is right"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "n": Declared("int64", "answers of the bin, of all seeds"),
 }
 

@@ -42,7 +42,7 @@ from analysis.gains.comparisons import over_targets
 from analysis.gains.corrections import GainTest, reaches, step_down
 from analysis.gains.pairs import PAIR
 from analysis.gains.significance import LEVEL, FloatArray
-from analysis.tables import Declared, framed, inline
+from analysis.tables import Declared, framed, inline, interval_columns
 from tasks.metrics import MEASURES
 from tasks.plain_text import counted
 
@@ -296,8 +296,7 @@ BY_TASK = {
     "part": Declared("str", "teaches: its gains as an intermediate; learns: those of others on it"),
     "task": Declared("str", "a task whose adapter alone was probed"),
     "sensitivity": Declared("float64", "points that its adapter alone loses when contexts are swapped"),
-    "sensitivity_low": Declared("float64", "lower end of its 95 % interval, over groups and seeds"),
-    "sensitivity_high": Declared("float64", "its upper end"),
+    **interval_columns("sensitivity_{}", ", over groups and seeds"),
     "mean": Declared("float64", "mean gain in points, over the other tasks"),
     "low": Declared(
         "float64", "lower end of its 95 % interval, Student's t over the other tasks; none of fewer than two"

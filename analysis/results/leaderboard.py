@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -30,35 +30,14 @@ from analysis.gains.corrections import GainTest, reaches, step_down
 from analysis.gains.gains import SEED
 from analysis.gains.pairs import conditional_on
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence, evidence
-from analysis.results.answers import (
-    CALIBRATION,
-    PEOPLE,
-    RATIONALES,
-    RELIABILITY,
-    Annotated,
-    answered_of,
-    calibration_row,
-    has_probabilities,
-    in_range,
-    people_rows,
-    rationale_rows,
-    reliability_rows,
-    stored_marks,
-)
+from analysis.results import answers
 from analysis.results.comparisons import Answers, answers_by_repeat, nadeau_bengio, pairwise, repeats_of
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 from tasks.metrics import accuracy, of_classes
 
 WEIGHTS = ".safetensors"
-FILES = {  # by frame
-    "board": "leaderboard",
-    "pairs": "leaderboard_pairs",
-    "classes": "leaderboard_classes",
-    "rationales": "leaderboard_rationales",
-    "people": "leaderboard_people",
-    "calibration": "leaderboard_calibration",
-    "reliability": "leaderboard_reliability",
-}
+BESIDE = ("pairs", "classes", "rationales", "people", "calibration", "reliability")
+FILES = {"board": "leaderboard", **{name: f"leaderboard_{name}" for name in BESIDE}}  # by frame
 
 BOARD = {
     "target": Declared("str", "task that was trained and tested"),
@@ -69,8 +48,7 @@ BOARD = {
     "metric": Declared("str", "metric of the target, as tasks.metrics names it"),
     "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: the score is, or it leaks"),
     "score": Declared("float64", "test score, mean over seeds"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "is_tied": Declared("boolean", "not significantly different from the highest score; undefined: not tested"),
     "validation": Declared("float64", "validation score, mean over seeds"),
     "accuracy": Declared("float64", "share of right answers; undefined for numbers"),
@@ -99,8 +77,7 @@ PAIRS = {
     "a": Declared("str", "contestant, as ``system`` of the leaderboard"),
     "b": Declared("str", "the other"),
     "points": Declared("float64", "100 (score of a - score of b)"),
-    "low": Declared("float64", "lower end of its 95 % interval"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns(),
     "p": Declared("float64", "two-sided, that the true scores are equal; not corrected"),
     "p_max": Declared("float64", "p after the step-down maximum over the pairs of target and setting that do not leak"),
     "significant": Declared("bool", "p_max is at most .05"),
@@ -184,7 +161,7 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
             beside = _beside(store, manifest, column, contestants, draws, seed)
             for kept, of_column in zip(rows, (*own, *beside), strict=True):
                 kept += of_column
-    declared = BOARD, PAIRS, CLASSES, RATIONALES, PEOPLE, CALIBRATION, RELIABILITY
+    declared = BOARD, PAIRS, CLASSES, answers.RATIONALES, answers.PEOPLE, answers.CALIBRATION, answers.RELIABILITY
     return Leaderboard(*(framed(pd.DataFrame(part), of) for part, of in zip(rows, declared, strict=True)))
 
 
@@ -250,10 +227,10 @@ def _column_rows(
     records_of = {own.name: [store.get(cell.key) for cell in own.cells] for own in contestants}
     for contestant in contestants:
         records = records_of[contestant.name]
-        answers = _answers(store, records, is_repeated)
-        of_classes_ += [where | {"system": contestant.name} | row for row in _class_rows(answers, classes)]
-        board.append(where | _row(store, column, contestant, records) | _shares(answers))
-    marked = [where | row for row in rationale_rows(store, records_of.items())]
+        decided = _answers(store, records, is_repeated)
+        of_classes_ += [where | {"system": contestant.name} | row for row in _class_rows(decided, classes)]
+        board.append(where | _row(store, column, contestant, records) | _shares(decided))
+    marked = [where | row for row in answers.rationale_rows(store, records_of.items())]
     return _ranked(board, pairs), pairs, of_classes_, marked
 
 
@@ -266,10 +243,10 @@ def _beside(
     people = _people(store, manifest, column, records, draws, seed)
     calibration, reliability = [], []
     for name, own in records.items():
-        if all(map(has_probabilities, own)):
-            seeds = [answered_of(store, record) for record in own]
-            calibration.append({"system": name, **calibration_row(seeds, **options)})
-            reliability += [{"system": name, **row} for row in reliability_rows(seeds, **options)]
+        if all(map(answers.has_probabilities, own)):
+            seeds = [answers.answered_of(store, record) for record in own]
+            calibration.append({"system": name, **answers.calibration_row(seeds, **options)})
+            reliability += [{"system": name, **row} for row in answers.reliability_rows(seeds, **options)]
     people.sort(key=lambda row: (np.isnan(row["score"]), -row["score"]))
     calibration.sort(key=lambda row: row["error"])
     return tuple([where | row for row in rows] for rows in (people, calibration, reliability))
@@ -281,13 +258,13 @@ def _people(
     """One annotator and the contestants against the other annotators; nothing where rows have one label each."""
     seeds = {name: [predictions(store, record) for record in own] for name, own in records.items()}
     shown = next((own[0] for own in seeds.values()), None)
-    marks = None if shown is None else stored_marks(store, manifest, column.target, shown.ids)
+    marks = None if shown is None else answers.stored_marks(store, manifest, column.target, shown.ids)
     if shown is None or marks is None:
         return []
     facts = manifest["tasks"][column.target]
-    annotated = Annotated.of(marks, 0 if facts["metric"] == "pearson_r" else len(facts["classes"]))
-    rows = people_rows(annotated, facts["metric"], shown.groups, list(seeds.items()), draws=draws, seed=seed)
-    return in_range(rows, facts["metric"])
+    annotated = answers.Annotated.of(marks, 0 if facts["metric"] == "pearson_r" else len(facts["classes"]))
+    rows = answers.people_rows(annotated, facts["metric"], shown.groups, list(seeds.items()), draws=draws, seed=seed)
+    return answers.in_range(rows, facts["metric"])
 
 
 def _ranked(board: list[dict[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -356,9 +333,9 @@ def _answers(store: Store, records: Sequence[Record], is_repeated: bool) -> list
     return [[(seed.labels, seed.decisions)] for seed in shown]
 
 
-def _class_rows(answers: Sequence[Sequence[Answers]], classes: Sequence[str]) -> list[dict[str, Any]]:
+def _class_rows(decided: Sequence[Sequence[Answers]], classes: Sequence[str]) -> list[dict[str, Any]]:
     """Precision, recall and F1 of every class that occurs, means over all test sets in which it does."""
-    scores = [[of_classes(*part) for part in of_seed] for of_seed in answers]
+    scores = [[of_classes(*part) for part in of_seed] for of_seed in decided]
     rows = []
     for index in sorted({index for of_seed in scores for part in of_seed for index in part}):
         own = [part[index] for of_seed in scores for part in of_seed if index in part]
@@ -368,9 +345,9 @@ def _class_rows(answers: Sequence[Sequence[Answers]], classes: Sequence[str]) ->
     return rows
 
 
-def _shares(answers: Sequence[Sequence[Answers]]) -> dict[str, float]:
+def _shares(decided: Sequence[Sequence[Answers]]) -> dict[str, float]:
     """Accuracy, and macro and weighted averages over classes, means over seeds and repeats."""
-    parts = [part for of_seed in answers for part in of_seed]
+    parts = [part for of_seed in decided for part in of_seed]
     if not parts:
         return {"accuracy": np.nan}
     shares = {"accuracy": float(np.mean([accuracy(*part) for part in parts]))}
@@ -433,12 +410,7 @@ def _difference(column: Column, a: Contestant, b: Contestant) -> tuple[float, Ev
         column.rng(a.name, b.name),
     )
     points = 100 * float(column.scores[top].mean() - column.scores[base].mean())
-    return (points, own) if few is a else (-points, _mirrored(own))
-
-
-def _mirrored(own: Evidence) -> Evidence:
-    """The evidence of the difference taken the other way round."""
-    return Evidence(-own.high, -own.low, own.p, own.standard_error, own.df, own.seed_error, own.sizes)
+    return (points, own) if few is a else (-points, replace(own, low=-own.high, high=-own.low))
 
 
 _UNTESTED = Evidence(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.empty(0, np.float32))

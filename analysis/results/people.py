@@ -29,7 +29,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 
 from analysis.gains.corrections import GainTest, as_normal, corrections_of, reaches
 from analysis.gains.significance import DRAWS, LEVEL, FloatArray
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 from tasks.errors import BadInput
 from tasks.plain_text import counted, nearest
 
@@ -195,8 +195,7 @@ CORRELATIONS = {
     "rating": Declared("str", "a rating"),
     "other": Declared("str", "another rating, or the same"),
     "rho": Declared("float64", "Spearman's correlation of the groups' means of both; undefined where one never varies"),
-    "low": Declared("float64", "lower end of its 95 % interval (Bonett and Wright 2000); undefined below 4 groups"),
-    "high": Declared("float64", "upper end"),
+    **interval_columns("{}", " (Bonett and Wright 2000); undefined below 4 groups"),
     "groups": Declared("int64", "groups that have both"),
     "rho_rows": Declared("float64", "Spearman's correlation over the rows that have both"),
     "rows": Declared("int64", "these rows"),
@@ -311,8 +310,7 @@ OF_LEVELS = {
 }
 CHANGE = {
     "change": Declared("float64", "relative change (%): the ratio of the two means less 1, times 100"),
-    "low": Declared("float64", "lower end of its 95 % interval, clustered by author; undefined below two authors"),
-    "high": Declared("float64", "upper end"),
+    **interval_columns("{}", ", clustered by author; undefined below two authors"),
 }
 OVER_TIME = {
     **OF_LEVELS,

@@ -24,44 +24,25 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from adapters_store import measures
 from adapters_store.archive import stored_measures
-from adapters_store.key import MissingRecord
-from adapters_store.measures import (
-    ARRANGEMENTS,
-    AS_ASKED,
-    BAD_NEWS,
-    GOOD_NEWS,
-    IN_CLASS,
-    LETTERS,
-    LETTERS_REVERSED,
-    OPTIONS,
-    OPTIONS_ROWS,
-    PROBE,
-    PROBED_ROLES,
-    PROBES,
-    REVERSED,
-    SWAPPED,
-    UNCHANGED,
-    donors_of,
-    options_inputs,
-    probe_inputs,
-    probes_of,
-)
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import Manifest, planned_cells, predictions
+from analysis.gains.cells import Manifest, planned_cells, predictions, stored_result
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
 from analysis.results.leaderboard import Contestant, contestants_of
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, interval_columns
 from tasks.errors import BadInput
 from tasks.metrics import MEASURES
 from tasks.plain_text import nearest
 
 NEWS = "good to bad news"
-COMPARED = {name: (UNCHANGED, name) for name in PROBES if name != UNCHANGED} | {NEWS: (GOOD_NEWS, BAD_NEWS)}
-BY_CHANCE = (SWAPPED, IN_CLASS)  # where a reader of nothing but the context can be computed
+COMPARED = {name: (measures.UNCHANGED, name) for name in measures.PROBES if name != measures.UNCHANGED} | {
+    NEWS: (measures.GOOD_NEWS, measures.BAD_NEWS)
+}
+BY_CHANCE = (measures.SWAPPED, measures.IN_CLASS)  # where a reader of nothing but the context can be computed
 TENTH = 0.1  # of the labels' standard deviation: a number that moves further has changed
 
 PROBED = {
@@ -75,8 +56,7 @@ PROBED = {
     "n_groups": Declared("int64", "groups that the changed rows fall into"),
     "n_seeds": Declared("int64", "training runs behind the row"),
     "changed": Declared("float64", "share of decisions that change, mean over seeds"),
-    "changed_low": Declared("float64", "lower end of its 95 % interval"),
-    "changed_high": Declared("float64", "its upper end"),
+    **interval_columns("changed_{}"),
     "context_alone": Declared(
         "float64", "share that would change if the same decisions followed from the context alone"
     ),
@@ -84,8 +64,7 @@ PROBED = {
     "score": Declared("float64", "metric on these rows before, mean over seeds"),
     "score_after": Declared("float64", "the same after"),
     "drop": Declared("float64", "score - score_after"),
-    "drop_low": Declared("float64", "lower end of its 95 % interval, paired over groups"),
-    "drop_high": Declared("float64", "its upper end"),
+    **interval_columns("drop_{}", ", paired over groups"),
     "p": Declared("float64", "two-sided, that the drop is 0; not corrected"),
 }
 
@@ -98,8 +77,7 @@ INSERTED = {
     "n": Declared("int64", "replies, each of a conversation of its own"),
     "empathetic": Declared("int64", "replies of a level above the lowest"),
     "share": Declared("float64", "empathetic / n"),
-    "low": Declared("float64", "lower end of its 95 % interval (Wilson)"),
-    "high": Declared("float64", "its upper end"),
+    **interval_columns("{}", " (Wilson)"),
 }
 
 
@@ -155,7 +133,7 @@ def not_asked(store: Store, manifest: Manifest) -> dict[str, str]:
 
 def _every(store: Store, manifest: Manifest) -> dict[str, list[Contestant]]:
     planned = planned_cells(store, manifest)
-    done = planned[(planned.status == "done") & (planned.setting == "full") & planned.role.isin(PROBED_ROLES)]
+    done = planned[(planned.status == "done") & (planned.setting == "full") & planned.role.isin(measures.PROBED_ROLES)]
     return {str(target): list(contestants_of(frame)) for target, frame in done.groupby("target", sort=False)}
 
 
@@ -186,7 +164,7 @@ def probes(
     """A row for every contestant ``asked`` and comparison whose probes are stored, with the columns ``PROBED``."""
     rows = []
     for target, contestants in asked.items():
-        donors = donors_of(manifest, target)
+        donors = measures.donors_of(manifest, target)
         for contestant in contestants:
             for operation, row in _compared(store, contestant, donors, draws, seed):
                 first = contestant.cells[0]
@@ -199,7 +177,7 @@ def stored_probes(store: Store, manifest: Manifest) -> list[str]:
     """The keys of all probes of contexts that are stored; none where no adapter alone was probed."""
     if not _is_probed(store, manifest):
         return []
-    asked = ((kind, inputs) for kind, inputs in probes_of(manifest) if kind == PROBE)
+    asked = ((kind, inputs) for kind, inputs in measures.probes_of(manifest) if kind == measures.PROBE)
     return [key for key, _ in stored_measures(store, asked)]
 
 
@@ -234,7 +212,7 @@ def context_sensitivity(store: Store, manifest: Manifest) -> dict[str, float]:
     for target, contestants in contestants_by_task(store, manifest).items():
         alone = [own for own in contestants if own.cells[0].role == BASELINE]
         for contestant in alone:
-            pairs = _stored(store, contestant, *COMPARED[SWAPPED], donors_of(manifest, target))
+            pairs = _stored(store, contestant, *COMPARED[measures.SWAPPED], measures.donors_of(manifest, target))
             if pairs:
                 metric, rows = contestant.cells[0].metric, _rows_of(store, contestant)
                 before, after = (_scores(metric, rows, side) for side in zip(*pairs, strict=True))
@@ -244,7 +222,9 @@ def context_sensitivity(store: Store, manifest: Manifest) -> dict[str, float]:
 
 def _is_probed(store: Store, manifest: Manifest) -> bool:
     alone = (cell for cell in manifest["cells"] if planned_role(cell) == BASELINE)
-    return any(_answers(store, cell["key"], SWAPPED, donors_of(manifest, cell["target"])) for cell in alone)
+    return any(
+        _answers(store, cell["key"], measures.SWAPPED, measures.donors_of(manifest, cell["target"])) for cell in alone
+    )
 
 
 def _compared(
@@ -272,9 +252,8 @@ def _stored(
 
 
 def _answers(store: Store, key: str, operation: str, donors: Mapping[str, str]) -> _Answers | None:
-    try:
-        result = store.measure(PROBE, probe_inputs(key, operation, donors)).result
-    except MissingRecord:
+    result = stored_result(store, measures.PROBE, measures.probe_inputs(key, operation, donors))
+    if result is None:
         return None
     places, decisions = np.array(result["places"], dtype=np.int64), np.array(result["answers"])
     shares = result["probability"]
@@ -347,7 +326,7 @@ def _by_chance(metric: str, rows: TestedRows, before: Sequence[_Answers], name: 
     """
     if name not in BY_CHANCE or metric != "macro_f1":
         return float("nan")
-    classes = rows.labels if name == IN_CLASS else np.zeros(len(rows.labels))
+    classes = rows.labels if name == measures.IN_CLASS else np.zeros(len(rows.labels))
     own = [of_context_alone(a.decisions, rows.groups[a.places], classes[a.places]) for a in before]
     return float(np.mean(own))
 
@@ -370,9 +349,9 @@ def of_context_alone(decisions: NDArray[Any], groups: NDArray[Any], classes: NDA
 
 
 OPTIONS_COMPARED = {
-    REVERSED: AS_ASKED,
-    LETTERS: AS_ASKED,
-    LETTERS_REVERSED: LETTERS,
+    measures.REVERSED: measures.AS_ASKED,
+    measures.LETTERS: measures.AS_ASKED,
+    measures.LETTERS_REVERSED: measures.LETTERS,
 }  # each with what it is held against
 NO_ANSWER = -1
 METRIC = "macro_f1"  # of every task whose answer is one of several options
@@ -386,17 +365,14 @@ ARRANGED = {
     "n_groups": Declared("int64", "groups that they fall into"),
     "n_seeds": Declared("int64", "training runs behind the row"),
     "changed": Declared("float64", "share of answers that change, mean over seeds"),
-    "changed_low": Declared("float64", "lower end of its 95 % interval"),
-    "changed_high": Declared("float64", "its upper end"),
+    **interval_columns("changed_{}"),
     "score": Declared("float64", "macro-F1 on these rows before, mean over seeds"),
     "score_after": Declared("float64", "the same after"),
     "shift": Declared("float64", "points: 100 (score_after - score)"),
-    "shift_low": Declared("float64", "lower end of its 95 % interval, paired over groups"),
-    "shift_high": Declared("float64", "its upper end"),
+    **interval_columns("shift_{}", ", paired over groups"),
     "p": Declared("float64", "two-sided, that the shift is 0; not corrected"),
     "preference": Declared("float64", "of the first half of the list over the second, from -1 to 1; 0: of neither"),
-    "preference_low": Declared("float64", "lower end of its 95 % interval"),
-    "preference_high": Declared("float64", "its upper end"),
+    **interval_columns("preference_{}"),
     "preference_p": Declared("float64", "two-sided, that neither end is preferred; not corrected"),
     "prefers": Declared("str", "first, last, or neither where preference_p is above .05; empty: not compared"),
     "unanswered": Declared("float64", "share of rows after without an answer, which count as wrong"),
@@ -444,7 +420,7 @@ def option_frames(
     manifest: Manifest,
     asked: Mapping[str, Sequence[Contestant]],
     *,
-    rows: int = OPTIONS_ROWS,
+    rows: int = measures.OPTIONS_ROWS,
     missing: Mapping[str, str],
     draws: int = DRAWS,
     seed: int = SEED,
@@ -485,27 +461,24 @@ class Stored:
 
 def _stored_options(store: Store, contestant: Contestant, rows: int) -> Stored | None:
     """What is stored of the seeds that have every arrangement; None of no seed."""
-    seeds = [own for cell in contestant.cells if (own := _measures(store, cell.key, rows)) is not None]
+    seeds = []
+    for cell in contestant.cells:
+        inputs = {name: measures.options_inputs(cell.key, name, rows) for name in measures.ARRANGEMENTS}
+        own = {name: result for name in inputs if (result := stored_result(store, measures.OPTIONS, inputs[name]))}
+        seeds += [own] if len(own) == len(inputs) else []
     if not seeds:
         return None
-    places = np.array(seeds[0][AS_ASKED]["places"], dtype=np.int64)
+    places = np.array(seeds[0][measures.AS_ASKED]["places"], dtype=np.int64)
     record = store.get(contestant.cells[0].key)
     tested = tested_of(store, record)
-    paid = {name: [of[name]["cost"].get("money", np.nan) for of in seeds] for name in ARRANGEMENTS}
+    paid = {name: [of[name]["cost"].get("money", np.nan) for of in seeds] for name in measures.ARRANGEMENTS}
     return Stored(
-        {name: np.array([of[name]["answers"] for of in seeds], dtype=np.int64) for name in ARRANGEMENTS},
+        {name: np.array([of[name]["answers"] for of in seeds], dtype=np.int64) for name in measures.ARRANGEMENTS},
         {name: float(np.mean(of)) for name, of in paid.items()},
         tested.labels[places].astype(np.int64),
         Groups.of(tested.groups[places]),
         len(record.spec["label"]["classes"]),
     )
-
-
-def _measures(store: Store, key: str, rows: int) -> dict[str, Mapping[str, Any]] | None:
-    try:
-        return {name: store.measure(OPTIONS, options_inputs(key, name, rows)).result for name in ARRANGEMENTS}
-    except MissingRecord:
-        return None
 
 
 def _options_compared(stored: Stored, draws: int, seed: int) -> list[dict[str, Any]]:
@@ -540,7 +513,7 @@ def _options_shift(stored: Stored, base: str, top: str, draws: int, seed: int) -
 
 def _preference(stored: Stored, base: str, name: str, draws: int, seed: int) -> dict[str, Any]:
     """Which end of the list is preferred over an order and its reverse; nothing where only names were changed."""
-    if name not in (REVERSED, LETTERS_REVERSED):
+    if name not in (measures.REVERSED, measures.LETTERS_REVERSED):
         return {"prefers": ""}
     ends = (sides(stored.answers[base], stored.count) - sides(stored.answers[name], stored.count)) / 2
     own, value = _mean_evidence(ends, stored.groups, draws, seed), float(ends.mean())
@@ -573,7 +546,7 @@ def _shares(stored: Stored, classes: Sequence[str]) -> list[dict[str, Any]]:
     rows = []
     for name, answers in stored.answers.items():
         for position in range(stored.count):
-            place = position if name in (AS_ASKED, LETTERS) else stored.count - 1 - position
+            place = position if name in (measures.AS_ASKED, measures.LETTERS) else stored.count - 1 - position
             facts = {"arrangement": name, "position": position + 1, "class": classes[place]}
             share, in_labels = float((answers == place).mean()), float((stored.labels == place).mean())
             rows.append({**facts, "share": share, "in_labels": in_labels})

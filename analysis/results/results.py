@@ -22,37 +22,29 @@ from adapters_store.measures import STATISTICS, statistics_inputs
 from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest
+from analysis.gains.gains import COLUMNS as OF_GAINS
 from analysis.gains.gains import SEED
 from analysis.gains.gains import gains as gains_of
 from analysis.gains.pairs import SMALLEST_BASELINE
 from analysis.gains.significance import DRAWS
-from analysis.tables import Declared, few, framed, inline
+from analysis.tables import Declared, few, framed, inline, interval_columns
 from tasks.errors import BadRow, MissingData
 from tasks.metrics import MEASURES
 from tasks.plain_text import counted, nearest
 from tasks.ratings import Rating, constructs, rating_files, ratings, themes
 from tasks.readers.raw import Raw, read_raw
 
+SAME = ("intermediate", "target", "metric", "n_seeds", "score", "baseline")
 GAINS = {
-    "intermediate": Declared("str", "task whose adapter is below"),
-    "target": Declared("str", "task that was trained and tested"),
-    "metric": Declared("str", "metric of the target, as tasks.metrics names it"),
-    "n_seeds": Declared("int64", "training runs behind the score; 0: the pair is planned but not finished"),
-    "score": Declared("float64", "test score of the transfer"),
-    "baseline": Declared("float64", "test score of the target alone, in the same setting"),
+    **{name: OF_GAINS[name] for name in SAME},
     "gain": Declared("float64", "score - baseline, in the metric's own unit"),
     "percent": Declared("float64", "100 gain / baseline; undefined where the baseline is below .05"),
     "standard_error": Declared("float64", "of the gain; Results.errors says how it was found"),
-    "p": Declared("float64", "two-sided, that the true gain is 0"),
-    "p_bh": Declared("float64", "p after Benjamini and Hochberg over all pairs"),
+    **{name: OF_GAINS[name] for name in ("p", "p_bh")},
     "gain_over_full": Declared("float64", "score - the baseline with all data"),
-    "low_over_full": Declared("float64", "lower end of its 95 % interval"),
-    "high_over_full": Declared("float64", "upper end of its 95 % interval"),
+    **interval_columns("{}_over_full"),
     "standard_error_over_full": Declared("float64", "of gain_over_full"),
-    "df_over_full": Declared("float64", "degrees of freedom of that standard error"),
-    "p_over_full": Declared("float64", "two-sided, that the true gain over the full baseline is 0"),
-    "collapsed": Declared("boolean", "score or baseline is at or below the majority-class score (r: 0)"),
-    "contaminated": Declared("boolean", "test items are training material; undefined: not measured"),
+    **{name: OF_GAINS[name] for name in ("df_over_full", "p_over_full", "collapsed", "contaminated")},
 }
 TASKS = {
     "task": Declared("str", "id of the task"),

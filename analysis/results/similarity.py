@@ -8,7 +8,6 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from adapters_store.key import MissingRecord
 from adapters_store.measures import (
     DATA_EMBEDDING,
     LOGME,
@@ -26,8 +25,8 @@ from adapters_store.measures import (
     vocabulary_inputs,
     weights_inputs,
 )
-from adapters_store.store import Measure, Store
-from analysis.gains.cells import Manifest
+from adapters_store.store import Store
+from analysis.gains.cells import Manifest, stored_result
 from analysis.tables import Declared, framed
 
 K = 60  # of reciprocal rank fusion: Cormack et al. 2009
@@ -107,16 +106,16 @@ def data_embeddings(store: Store, manifest: Manifest) -> dict[str, list[float]]:
             name: data_embedding_inputs(splits_hash, encoder, backbone)
             for name, splits_hash in splits_hashes(manifest).items()
         }
-        measured = {name: _measure(store, DATA_EMBEDDING, task_inputs) for name, task_inputs in inputs.items()}
-        by_encoder.append({name: measure.result["vector"] for name, measure in measured.items() if measure is not None})
+        measured = {name: stored_result(store, DATA_EMBEDDING, task_inputs) for name, task_inputs in inputs.items()}
+        by_encoder.append({name: result["vector"] for name, result in measured.items() if result is not None})
     return max(by_encoder, key=len)
 
 
 def _task_embeddings(store: Store, manifest: Manifest, mode: str) -> dict[str, dict[str, list[float]]]:
     """Components by name, of every task whose baseline was measured."""
-    keys = baseline_keys(manifest)
-    measured = {name: _measure(store, TASK_EMBEDDING, task_embedding_inputs(key, mode)) for name, key in keys.items()}
-    return {name: measure.result["components"] for name, measure in measured.items() if measure is not None}
+    inputs = {name: task_embedding_inputs(key, mode) for name, key in baseline_keys(manifest).items()}
+    measured = {name: stored_result(store, TASK_EMBEDDING, of_task) for name, of_task in inputs.items()}
+    return {name: result["components"] for name, result in measured.items() if result is not None}
 
 
 def _fused_ranks(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
@@ -143,15 +142,8 @@ def _of_pairs(store: Store, manifest: Manifest) -> dict[str, dict[tuple[str, str
     by_column: dict[str, dict[tuple[str, str], float]] = {column: {} for *_, fields in kinds for column in fields}
     for kind, inputs, contents, fields in kinds:
         for pair in permutations(contents, 2):
-            if (measure := _measure(store, kind, inputs(*(contents[task] for task in pair)))) is not None:
+            if (result := stored_result(store, kind, inputs(*(contents[task] for task in pair)))) is not None:
                 for column, field in fields.items():
-                    value = measure.result[field]
+                    value = result[field]
                     by_column[column][pair] = float("nan") if value is None else value
     return by_column
-
-
-def _measure(store: Store, kind: str, inputs: Mapping[str, object]) -> Measure | None:
-    try:
-        return store.measure(kind, inputs)
-    except MissingRecord:
-        return None

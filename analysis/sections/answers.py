@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,7 @@ from adapters_store.disk import write_text
 from analysis.figures.drawing import Drawing
 from analysis.figures.paper_figures import BUDGET_TITLE, budget_curves
 from analysis.gains.significance import LEVEL, p_text
-from analysis.importance.choosing import (
-    FEWEST_CANDIDATES,
-    QUALITIES,
-    RANDOM,
-    better,
-    budget,
-    enough,
-    ranking_qualities,
-    rankings,
-    row_share,
-    share_by_chance,
-    summary,
-)
+from analysis.importance import choosing as choices
 from analysis.importance.mixed import NOT_TESTED, Mixed, ends
 from analysis.importance.mixed_test import SIGNED
 from analysis.importance.question import Question
@@ -34,6 +23,7 @@ from analysis.ratings.agreement import BOTH, OVERALL, WITH_MEAN, WITH_PERSON, Be
 from analysis.ratings.themes import ALL, LARGER, WITHOUT, non_inferiority, rating_means, theme_counts
 from analysis.results.results import Results
 from analysis.results.similarity import SIMILARITIES
+from analysis.sections import importance as explained
 from analysis.sections.blocks import (
     COUNTS,
     Block,
@@ -47,16 +37,7 @@ from analysis.sections.blocks import (
     pictures,
     small_p,
 )
-from analysis.sections.importance import (
-    Answer,
-    Progress,
-    computed,
-    guarded_answer,
-    kept_agreement,
-    paper_answer,
-    rows,
-    slopes_table,
-)
+from analysis.sections.importance import rows
 from analysis.tables import interval, number, percent, signed, yes_no
 from tasks.plain_text import counted
 from tasks.ratings import constructs
@@ -79,6 +60,12 @@ RATER_PAIRS = (
     Column("p", "p", "p"),
     Column("mean difference A - B", "mean_difference", "rating"),
 )
+SIGNIFICANT = {"gains": "gains", "harms": "harms", "gains (BH)": "gains_bh", "harms (BH)": "harms_bh"}
+THEME_COUNTS = (
+    *(Column(name, name) for name in ("panel", "role", "theme")),
+    *(Column("pairs", "n_pairs", "count"), Column("tested", "n_tested", "count")),
+    *(Column(head, name, "count") for head, name in SIGNIFICANT.items()),
+)
 CONTRASTS = (
     Column("role", "role"),
     Column("contrast", lambda row: f"{row['theme_a']} - {row['theme_b']}"),
@@ -96,7 +83,7 @@ def ratings(question: Question) -> Section:
     if results.ratings.empty:
         text = "No task of these results has ratings, so nothing can be said about what they explain."
         return Section("Ratings", [Text(text)])
-    alphas, pairs = kept_agreement(question)
+    alphas, pairs = explained.kept_agreement(question)
     means, differing = rating_means(results), differences(results)
     frames = {"agreement": alphas, "rater_pairs": pairs, "rating_differences": differing, "rating_means": means}
     rated = results.constructs
@@ -127,10 +114,10 @@ def themes(question: Question) -> Section:
         " A count grows with the test sets and counts a task once for each partner. A setting is held against the"
         " target alone in the same setting, unless it says against full: the target alone with all its data."
     )
-    head = ["panel", "role", "theme", "tasks", "pairs", "tested", "gains", "harms", "gains (BH)", "harms (BH)"]
-    rows = [(row.panel, *row[1:10], *(_share(row, kind) for kind in ("gains", "harms"))) for row in shown.itertuples()]
+    larger = [Column(f"larger {kind}", partial(_share, kind=kind)) for kind in ("gains", "harms")]
+    columns = [*THEME_COUNTS[:3], Column("tasks", "n_tasks", "count"), *THEME_COUNTS[3:], *larger]
     note = [Text(question.note)] if question.note else []
-    counted = Table([*head, "larger gains", "larger harms"], rows)
+    counted = Table.of(shown, columns)
     return Section("Themes", [*note, Text(text), counted, *_contrasts(question.contrasts)], frames)
 
 
@@ -195,9 +182,9 @@ def construct_title(name: str) -> str:
     return constructs()[name].title if name in constructs() else name
 
 
-def _share(row: Any, kind: str) -> str:  # noqa: ANN401 - a row of a frame
-    count = getattr(row, f"larger_{kind}")
-    return f"{count} ({percent(count / row.n_pairs)})" if row.n_pairs else "0"
+def _share(row: Mapping[str, Any], kind: str) -> str:
+    count, n_pairs = row[f"larger_{kind}"], row["n_pairs"]
+    return f"{count} ({percent(count / n_pairs)})" if n_pairs else "0"
 
 
 # The section on choosing an intermediate before its transfer is run: which rankings were right on these results.
@@ -215,30 +202,34 @@ TEXT = (
 )
 
 
+def _known(question: Question) -> dict[str, Any]:
+    """What rankings follow from: results, and similarities, of which none may be measured."""
+    known = pd.DataFrame(columns=list(SIMILARITIES)) if question.similarities is None else question.similarities
+    return {"results": question.results, "similarities": known}
+
+
 def choosing(question: Question) -> Section:
     """How right every ranking was, beside a random order."""
-    known = question.similarities
-    similarities = pd.DataFrame(columns=list(SIMILARITIES)) if known is None else known
-    asked = {"results": question.results, "similarities": similarities}
+    results, asked = question.results, _known(question)
 
     def compute() -> dict[str, Any]:
-        ranked = rankings(question.results, similarities)
-        rows = ranking_qualities(question.results, ranked)
-        return {"targets": rows, "summary": summary(rows, question.results, ranked)}
+        ranked = choices.rankings(**asked)
+        rows = choices.ranking_qualities(results, ranked)
+        return {"targets": rows, "summary": choices.summary(rows, results, ranked)}
 
     parts = question.kept.parts("qualities of rankings", asked, compute)
     by_target, frame = parts["targets"], parts["summary"]
     if by_target.empty:
-        text = f"No target has {FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
+        text = f"No target has {choices.FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
         return Section(CHOOSING, [Text(text)])
-    rows = [("a random order", "", *(number(frame.iloc[0][f"{name}_chance"], DIGITS[name]) for name in QUALITIES), "")]
+    chance = (number(frame.iloc[0][f"{name}_chance"], digits) for name, digits in DIGITS.items())
+    rows = [("a random order", "", *chance, "")]
     rows += [
-        (row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES), p_text(row.p_corrected))
+        (row.ranking, row.n_targets, *(_cell(row, name) for name in DIGITS), p_text(row.p_corrected))
         for row in frame.itertuples()
     ]
-    verdict = (
-        f"Better than a random order by NDCG, p (corrected) at most {LEVEL:g}: {', '.join(better(frame)) or 'none'}."
-    )
+    passing = ", ".join(choices.better(frame)) or "none"
+    verdict = f"Better than a random order by NDCG, p (corrected) at most {LEVEL:g}: {passing}."
     table = Table(("ranking", "targets", *TITLES.values(), "p (corrected)"), rows)
     return Section(CHOOSING, [Text(TEXT), table, Text(verdict)], {"choosing_targets": by_target, "choosing": frame})
 
@@ -265,11 +256,9 @@ BUDGET_TEXT = (
 
 def budgeted(question: Question) -> Section | None:
     """The regret of every order by transfers per target, beside a random one; nothing where nothing can be chosen."""
-    known = question.similarities
-    similarities = pd.DataFrame(columns=list(SIMILARITIES)) if known is None else known
-    asked = {"results": question.results, "similarities": similarities}
+    asked = _known(question)
     frame = question.kept.frame(
-        "what a budget costs", asked, lambda: budget(question.results, rankings(question.results, similarities))
+        "what a budget costs", asked, lambda: choices.budget(question.results, choices.rankings(**asked))
     )
     if frame.empty:
         return None
@@ -278,24 +267,19 @@ def budgeted(question: Question) -> Section | None:
     counts = [k for k in SHOWN if k < frame.transfers.max()]
     rows = [_budget_row(frame, name, counts) for name in dict.fromkeys(frame.order)]
     head = ["ranking", *(f"regret, {k} trained" for k in counts), f"trained where regret is below {POINTS}"]
-    shares = percent(row_share(question.results)), percent(share_by_chance(question.results))
+    shares = percent(choices.row_share(question.results)), percent(choices.share_by_chance(question.results))
     share = (
         f"Intermediates as such explain {shares[0]} of the variance of gains within targets, where noise alone would"
         f" give {shares[1]}: this is all that an order by effects can learn."
     )
-    blocks: list[Block] = [
-        Text(BUDGET_TEXT),
-        Table(head, rows),
-        Text(_verdict(frame, counts)),
-        Text(share),
-        *pictures(figures),
-    ]
+    texts = Text(_verdict(frame, counts)), Text(share)
+    blocks: list[Block] = [Text(BUDGET_TEXT), Table(head, rows), *texts, *pictures(figures)]
     return Section(BUDGET, blocks, {"budget": frame}, figures=figures)
 
 
 def _budget_row(frame: pd.DataFrame, name: str, counts: list[int]) -> list[str]:
     own = frame[frame.order == name].set_index("transfers")
-    after = enough(frame, name, POINTS)
+    after = choices.enough(frame, name, POINTS)
     cells = f"{after} ({own.cells[after]} cells)" if after else "-"
     return [name, *(f"{number(own.regret[k], 2)} ({interval(own.low[k], own.high[k], 2)})" for k in counts), cells]
 
@@ -305,7 +289,7 @@ def _verdict(frame: pd.DataFrame, counts: list[int]) -> str:
     lines = []
     for name in dict.fromkeys(frame.order):
         own = frame[(frame.order == name) & frame.transfers.isin(counts) & (frame.difference_high < 0)]
-        if name != RANDOM and len(own):
+        if name != choices.RANDOM and len(own):
             best = own.loc[own.difference.idxmin()]
             limits = interval(best.difference_low, best.difference_high, 2)
             lines.append(f"{name} (after {best.transfers}: {signed(best.difference, 2)} points, {limits})")
@@ -347,14 +331,14 @@ MODEL_REPEATS = (
 )
 
 
-def beside(question: Question, own: Beside, progress: Progress) -> Answer:
+def beside(question: Question, own: Beside, progress: explained.Progress) -> explained.Answer:
     """The section on ratings that a model gave, its lines for a terminal and its facts."""
     people = own.people(question.results)
     agreed = question.kept.frame(
         "agreement with a model", {"model": own.ratings, "people": people}, lambda: agreements(own.ratings, people)
     )
     repeated, sets = repeats(own.readings), own.sets(question.results)
-    answers = {name: computed(replace(question, results=results), progress) for name, results in sets.items()}
+    answers = {name: explained.computed(replace(question, results=results), progress) for name, results in sets.items()}
     slopes = pd.concat([answer.slopes.assign(ratings=name) for name, answer in answers.items()], ignore_index=True)
     frames = {"model_agreement": agreed, "model_repeats": repeated, "rating_sets": slopes}
     raters = ", ".join(dict.fromkeys(own.ratings.rater))
@@ -373,7 +357,7 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
         raters = ", ".join(dict.fromkeys(results.ratings.rater))
         text = Text(f"(by {raters}; {_rated_fully(results)})", lead=_title(name))
         tested = answer.slopes[(answer.slopes.question == SIGNED) & (answer.slopes.verdict != NOT_TESTED)]
-        of_set = [text, Text(f"{answer.headline}.") if tested.empty else slopes_table(tested)]
+        of_set = [text, Text(f"{answer.headline}.") if tested.empty else explained.slopes_table(tested)]
         blocks += of_set
     # A line per construct on the model and people's mean, or the only person.
     means = agreed[agreed.comparison == WITH_MEAN]
@@ -386,7 +370,7 @@ def beside(question: Question, own: Beside, progress: Progress) -> Answer:
     ]
     lines = [*agreement_lines, *(_set_line(name, sets[name], answer) for name, answer in answers.items())]
     facts = {name: rows(frame) for name, frame in frames.items()}
-    return Answer(tuple(lines), Section(BESIDE, blocks, frames), facts)
+    return explained.Answer(tuple(lines), Section(BESIDE, blocks, frames), facts)
 
 
 def _set_line(name: str, results: Results, answer: Mixed) -> str:
@@ -418,14 +402,16 @@ def _in_order(names: pd.Series) -> pd.Series:
 
 # Every answer about a study's tasks and ratings, in the order in which pages give them.
 
-MODES = {"guarded": guarded_answer, "paper": paper_answer}
+MODES = {"guarded": explained.guarded_answer, "paper": explained.paper_answer}
 
 
 def silent(done: int, of: int, what: str) -> None:
     """Show no progress."""
 
 
-def all_answers(question: Question, mode: str, progress: Progress = silent) -> tuple[Answer, list[Section]]:
+def all_answers(
+    question: Question, mode: str, progress: explained.Progress = silent
+) -> tuple[explained.Answer, list[Section]]:
     """What explains gains, in a mode, and the sections of all answers."""
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)

@@ -403,16 +403,8 @@ def _cells(scores: pd.DataFrame, pairs: pd.DataFrame, agreement: pd.DataFrame) -
         )
         for row in agreement[agreement.what != "gains"].itertuples()
     ]
-    head = [
-        "cells",
-        "setting",
-        "in both",
-        "targets",
-        "b less a, points",
-        "95 % interval",
-        "correlation",
-        "95 % interval",
-    ]
+    head = ["cells", "setting", "in both", "targets", "b less a, points", "95 % interval"]
+    head += ["correlation", "95 % interval"]
     return Section("Scores", [Text(text), Table(head, rows)])
 
 

@@ -20,7 +20,7 @@ from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL, p_text
 from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Block, Column, Section, Table, Text, pictures
-from analysis.tables import interval, number, percent, yes_no
+from analysis.tables import holds, interval, number, percent, yes_no
 from tasks.plain_text import counted
 
 MOST_SHOWN = 5
@@ -65,7 +65,7 @@ def verdict(gain: Mapping[str, Any]) -> str:
         words = f"suggestive {effect}: FDR {p_text(gain['p_bh'])}, but family-wise {p_text(gain['p_max_grid'])}"
     else:
         words = f"suggestive {effect}: FDR {p_text(gain['p_bh'])}, but it takes no part in the family-wise test"
-    doubts = [name for name in DOUBTED if not pd.isna(gain[name]) and gain[name]]
+    doubts = [name for name in DOUBTED if holds(gain[name])]
     has_learned = gain.get("target_has_learned")
     doubts += ["the target has not learned"] if not pd.isna(has_learned) and not has_learned else []
     return f"{words}; doubtful, since {' and '.join(doubts)}" if doubts else words

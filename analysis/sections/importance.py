@@ -15,18 +15,10 @@ import pandas as pd
 from analysis.figures.drawing import Drawing
 from analysis.figures.paper_figures import changed, choices_of_slopes, profile_figure
 from analysis.gains.significance import p_text
+from analysis.importance import paper_mode
 from analysis.importance.grid import features_of
 from analysis.importance.mixed import NOT_TESTED, Mixed, ends, mixed, slopes_by_choice
 from analysis.importance.mixed_test import DISTANCE, SIGNED
-from analysis.importance.paper_mode import (
-    SETTINGS,
-    PaperImportances,
-    against_table6,
-    paper_importances,
-    printed_importances,
-    shuffled_ratings,
-    unseen_tasks,
-)
 from analysis.importance.question import PUBLISHED, Question
 from analysis.ratings.agreement import agreement, rater_pairs
 from analysis.ratings.themes import rating_means
@@ -114,7 +106,7 @@ def slopes_table(tested: pd.DataFrame) -> Table:
     return Table(head, body)
 
 
-BySetting = dict[str, PaperImportances]
+BySetting = dict[str, paper_mode.PaperImportances]
 
 
 @dataclass(frozen=True)
@@ -175,13 +167,13 @@ TITLE = "What explains a gain, the paper's procedure"
 def paper_answer(question: Question, progress: Progress) -> Answer:
     """The paper's importances under both settings; a grid too small gets the reason."""
     try:
-        by_setting = {name: _importances(question, name, progress) for name in SETTINGS}
+        by_setting = {name: _importances(question, name, progress) for name in paper_mode.SETTINGS}
     except BadInput as problem:
         reason = f"nothing can be said: {problem}"
         return Answer((reason,), Section(TITLE, [Text(reason)]), {"reason": reason})
     unseen = {
-        name: unseen_tasks(question.results, setting, similarities=question.similarities)
-        for name, setting in SETTINGS.items()
+        name: paper_mode.unseen_tasks(question.results, setting, similarities=question.similarities)
+        for name, setting in paper_mode.SETTINGS.items()
     }
     frames = {
         "importances": _joined({name: result.importances for name, result in by_setting.items()}),
@@ -190,7 +182,7 @@ def paper_answer(question: Question, progress: Progress) -> Answer:
         "null": _null(question, progress),
     }
     if question.results.name == PUBLISHED:
-        near = {name: against_table6(result.importances) for name, result in by_setting.items()}
+        near = {name: paper_mode.against_table6(result.importances) for name, result in by_setting.items()}
         frames["table6"] = _joined(near)
     # How each setting was fitted, and what each fit has to say of itself.
     penalties = "; ".join(
@@ -205,11 +197,11 @@ def paper_answer(question: Question, progress: Progress) -> Answer:
     return Answer(tuple(_lines(by_setting, frames)), section, {"importances": means, **facts})
 
 
-def _importances(question: Question, name: str, progress: Progress) -> PaperImportances:
-    steps_done = list(SETTINGS).index(name) * SEEDS
-    return paper_importances(
+def _importances(question: Question, name: str, progress: Progress) -> paper_mode.PaperImportances:
+    steps_done = list(paper_mode.SETTINGS).index(name) * SEEDS
+    return paper_mode.paper_importances(
         question.results,
-        SETTINGS[name],
+        paper_mode.SETTINGS[name],
         range(SEEDS),
         similarities=question.similarities,
         progress=lambda done, of: progress(steps_done + done, _steps(), f"seeds of {name}"),
@@ -217,10 +209,10 @@ def _importances(question: Question, name: str, progress: Progress) -> PaperImpo
 
 
 def _null(question: Question, progress: Progress) -> pd.DataFrame:
-    steps_done = len(SETTINGS) * SEEDS
-    return shuffled_ratings(
+    steps_done = len(paper_mode.SETTINGS) * SEEDS
+    return paper_mode.shuffled_ratings(
         question.results,
-        SETTINGS["V1"],
+        paper_mode.SETTINGS["V1"],
         permutations=PERMUTATIONS,
         seed=0,
         similarities=question.similarities,
@@ -229,7 +221,7 @@ def _null(question: Question, progress: Progress) -> pd.DataFrame:
 
 
 def _steps() -> int:
-    return len(SETTINGS) * SEEDS + PERMUTATIONS
+    return len(paper_mode.SETTINGS) * SEEDS + PERMUTATIONS
 
 
 def _joined(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -240,7 +232,7 @@ def _ranking(question: Question, by_setting: BySetting) -> Table:
     """Mean importances over the seeds, and those of the paper's Table 6 if these are its own results."""
     means = {name: result.mean().set_index("feature") for name, result in by_setting.items()}
     titles = {name: feature.title for name, feature in features_of(question.results).items()}
-    printed = printed_importances() if question.results.name == PUBLISHED else None
+    printed = paper_mode.printed_importances() if question.results.name == PUBLISHED else None
     body = []
     for feature in next(iter(means.values())).index:
         row: list[str] = [titles[feature]]

@@ -10,15 +10,7 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.disk import write_text
-from analysis.gains.power import (
-    MANY,
-    NOT_DETECTABLE,
-    POWER,
-    SPREADS,
-    spreads,
-    visible_by_seeds,
-    visible_gains,
-)
+from analysis.gains.power import MANY, NOT_DETECTABLE, POWER, SPREADS, spreads, visible_by_seeds, visible_gains
 from analysis.importance.detection import GRIDS, SEED, SHARES, Progress, detection, smallest_detected
 from analysis.importance.grid import UNDECLARED, Grid, Primary, grid_of
 from analysis.importance.mixed_test import why_not
@@ -140,17 +132,11 @@ def _seeds(by_seeds: pd.DataFrame) -> Section:
     groups = by_seeds[by_seeds.is_detectable.notna()].groupby(["seeds", "baseline_seeds"], sort=False)
     rows = [
         (
-            *(
-                seeds,
-                baseline_seeds,
-                len(part),
-                number(part.standard_error.median(), 1),
-                number(part.visible.median(), 1),
-            ),
+            *(*designs, len(part), number(part.standard_error.median(), 1), number(part.visible.median(), 1)),
             interval(part.visible.min(), part.visible.max(), 1),
             int((part.is_detectable == False).sum()),  # noqa: E712 - True, False or nothing
         )
-        for (seeds, baseline_seeds), part in groups
+        for designs, part in groups
     ]
     head = ["seeds", "seeds of the baseline", "targets", "standard error, median", "visible, median", "over targets"]
     head += ["targets where none can be"]

@@ -17,12 +17,13 @@ import pandas as pd
 
 from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL
-from analysis.importance.detection import BACKGROUNDS, effect_sizes
+from analysis.importance.detection import effect_sizes
 from analysis.importance.grid import CONSTRUCT, PRIMARY, SIZE, Grid, grid_of
 from analysis.importance.likelihood import standardised
 from analysis.importance.mixed_test import DISTANCE, SIGNED, MixedTest, Overlaps
 from analysis.results.published import results
 from analysis.tables import Declared, framed, write_csv
+from benchmarks.grids.backgrounds import BACKGROUNDS
 
 Array = np.ndarray
 GRIDS, SEED = 1000, 20_261_124

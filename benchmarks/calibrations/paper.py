@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from analysis.gains.corrections import exact_interval
-from analysis.importance.detection import BACKGROUNDS
 from analysis.importance.grid import PRIMARY, Grid, grid_of
 from analysis.importance.paper_mode import SETTINGS, paper_importances
 from analysis.results.published import results
 from analysis.results.results import Results
 from analysis.tables import Declared, framed, write_csv
+from benchmarks.grids.backgrounds import BACKGROUNDS
 
 GRIDS, SEED, SETTING = 200, 20_261_124, "V1"
 KINDS = ("independent noise", "task effects", "family effects", "family and task effects")

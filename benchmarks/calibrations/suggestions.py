@@ -30,12 +30,13 @@ from analysis.importance.choosing import (
     p_of_orders,
     rankings,
 )
-from analysis.importance.detection import BACKGROUNDS, effect_sizes, independent
+from analysis.importance.detection import effect_sizes, independent
 from analysis.importance.grid import PRIMARY, Grid, grid_of
 from analysis.results.published import results
 from analysis.results.results import Results
 from analysis.results.similarity import HEURISTICS, PAIR, SIMILARITIES
 from analysis.tables import Declared, framed, write_csv
+from benchmarks.grids.backgrounds import BACKGROUNDS
 
 Array = np.ndarray
 GRIDS, SEED = 300, 20_261_124  # a quarter as many where gains follow a measure

@@ -30,13 +30,14 @@ import numpy as np
 import pandas as pd
 
 from analysis.gains.significance import LEVEL
-from analysis.importance.detection import BACKGROUNDS, SLOPE_SPREAD, independent, noise_sizes
+from analysis.importance.detection import independent, noise_sizes
 from analysis.importance.grid import PRIMARY, Grid, grid_of
 from analysis.importance.likelihood import NEGLIGIBLE, Model, share_reaching
 from analysis.importance.mixed_test import SIGNED, MixedTest
 from analysis.results.published import results
 from analysis.tables import framed, write_csv
 from benchmarks.calibrations import mixed as calibration
+from benchmarks.grids.backgrounds import BACKGROUNDS, SLOPE_SPREAD
 from benchmarks.grids.variants import Nulls, averaged, variants
 
 Array = np.ndarray

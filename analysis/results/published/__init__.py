@@ -108,13 +108,6 @@ def table(name: str) -> pd.DataFrame:
         return pd.read_csv(file)
 
 
-def task_of(printed: str) -> str:
-    """Our id of a task by any spelling that the paper prints."""
-    names = table("task_names")
-    return str(names.task[names.printed == printed].item())
-
-
-__all__ = ["PublishedTask", "published_task", "results", "table", "task_of", "with_approximate_p"]
 COLUMNS = {"all": "all", "train": "train", "validation": "val", "test": "test"}
 
 

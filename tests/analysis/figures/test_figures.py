@@ -7,13 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.heatmaps import (
-    Square,
-    colour_limit,
-    figure_title,
-    heatmap,
-    squares,
-)
+from analysis.figures.heatmaps import Square, colour_limit, figure_title, heatmap, squares
 from analysis.gains.baselines import baselines
 from analysis.gains.gains import gains
 from tests.support.studies.fake_study import FakeTask, fake_study

@@ -1,8 +1,11 @@
-"""Every figure whatever its names hold: dollars, hundreds of letters, control characters; and inks that stand out."""
+"""Every figure is legible whatever its names are, and recomputed from the file beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from itertools import combinations
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,25 +14,38 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from analysis.figures import heatmaps
+from analysis.figures import corpus, drawing, heatmaps, paper_figures
+from analysis.figures.boards import board_frame, board_plan, draw_context
 from analysis.figures.corpus import draw_map
-from analysis.figures.drawing import Drawing, luminance, plain_text_settings, shortened, write_figure_files
-from analysis.figures.heatmaps import Square, heatmap, heatmap_of
+from analysis.figures.drawing import Drawing, pictures
+from analysis.figures.heatmaps import Square, heatmap, heatmap_of, write_map
 from analysis.figures.paper_figures import (
     choices_of_slopes,
     cosine_map,
     difference_bars,
+    draw_rows,
     importance_bars,
+    likelihood_profile,
     percent_map,
     rank_map,
     theme_bars,
 )
+from analysis.figures.plan import figure_of_plan
+from analysis.figures.uncertainty_map import map_plan
 from analysis.manuscript.figures import fitted, sheets
 from analysis.manuscript.layout import VENUES
+from analysis.ratings.agreement import differences
+from analysis.results.comparisons import BY_TASK
+from analysis.results.published import results
+from analysis.results.similarity import SIMILARITIES
 from analysis.sections.compare import scatter
+from tests.analysis.figures.test_boards import made_up_board
+from tests.analysis.figures.test_uncertainty_map import plan_of
+from tests.support.made_up_gains import made_up_manifest
 
 NAMES = {
     "hostile": "Costs $5 \\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over",
@@ -123,7 +139,7 @@ def contrasts(axes: Axes) -> list[float]:
     found = []
     for text in axes.texts:
         place = tuple(int(part) for part in text.get_position())
-        light = luminance(np.array([faces[place], to_rgba(text.get_color())]))
+        light = drawing.luminance(np.array([faces[place], to_rgba(text.get_color())]))
         found.append((max(light) + 0.05) / (min(light) + 0.05))
     return found
 
@@ -166,9 +182,9 @@ def test_any_name_is_drawn_and_the_svg_is_xml(name, tmp_path):
         "compared": (compared(), lambda frame, title: scatter(frame, title, name, name)),
     }
     for stem, (frame, draw) in pictures.items():
-        with plain_text_settings(stem):
+        with drawing.plain_text_settings(stem):
             draw(frame, f"{name}\n{name}").savefig(tmp_path / f"{stem}.svg")
-    write_figure_files(similar(name), tmp_path / "ranks", name, rank_map)
+    drawing.write_figure_files(similar(name), tmp_path / "ranks", name, rank_map)
     for path in sorted(tmp_path.glob("*.svg")):
         text = "".join(ElementTree.parse(path).getroot().itertext())
         assert not any(letter in text for letter in "\x1b\x07\u202e"), path
@@ -213,8 +229,8 @@ def test_no_legend_lies_over_bars(figure):
 
 
 def test_a_long_name_keeps_its_beginning_and_its_end():
-    assert shortened("Epitome ER") == "Epitome ER"
-    cut = shortened("begin" + "x" * 300 + " the end")
+    assert drawing.shortened("Epitome ER") == "Epitome ER"
+    cut = drawing.shortened("begin" + "x" * 300 + " the end")
     assert len(cut) == 40
     assert cut.startswith("begin") and cut.endswith(" the end") and "..." in cut
 
@@ -229,3 +245,169 @@ def test_blue_is_what_is_positive_in_every_map():
         low, high = (mesh.to_rgba(value) for value in mesh.get_clim())
         assert low[0] > low[2], "red is what is negative"
         assert high[2] > high[0], "blue is what is positive"
+
+
+# Figures that matplotlib lays out: every text inside the sheet, no two over each other, and legible on its ground.
+
+FIGURES = {
+    "heatmap": lambda: heatmap(heat("A task", 6), title="Gains", metric="macro_f1", limit=8.0),
+    "percent": lambda: paper_figures.percent_map(percents(heat("A task", 6)), "Gains"),
+    "cosine": lambda: paper_figures.cosine_map(similar("A task"), "Similarity"),
+    "ranks": lambda: paper_figures.rank_map(similar("A task"), "Similarity"),
+    "correlations": lambda: draw_map(correlated("scale"), "Scales"),
+    "importances": lambda: paper_figures.importance_bars(bars("A feature"), "Importances"),
+    "themes": lambda: paper_figures.theme_bars(themes("direct"), "Themes"),
+    "differences": lambda: paper_figures.difference_bars(apart(), "Differences"),
+    "compared": lambda: scatter(compared(), "Compared", "first", "second"),
+}
+
+
+def texts_of(figure: Figure) -> list:
+    """Every text that is drawn; a tick's label only between the limits of its axis."""
+    figure.canvas.draw()
+    beyond = {id(label) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in labels_beyond(axis)}
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    return [text for text in texts if id(text) not in beyond]
+
+
+def labels_beyond(axis) -> list:
+    """The labels of an axis whose ticks are not drawn."""
+    low, high = sorted(axis.get_view_interval())
+    ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+    hidden = [tick for tick in ticks if not axis.axes.axison or not low - 1e-9 <= tick.get_loc() <= high + 1e-9]
+    return [label for tick in hidden for label in (tick.label1, tick.label2)]
+
+
+@pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+def test_texts_stand_inside_the_sheet_apart_from_each_other_and_dark_on_paper(draw):
+    figure = draw()
+    texts = texts_of(figure)
+    width, height = figure.canvas.get_width_height()
+    boxes = [text.get_window_extent() for text in texts]
+    assert len(texts) > 5
+    for text, box in zip(texts, boxes, strict=True):
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1, text
+        if not any(text in axes.texts for axes in figure.axes):  # those in squares have a test of their own
+            dark, light = drawing.luminance(np.array([to_rgba(text.get_color()), to_rgba("white")]))
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, text
+    flat = [(text, box) for text, box in zip(texts, boxes, strict=True) if text.get_rotation() % 90 == 0]
+    for (first, a), (second, b) in combinations(flat, 2):
+        across, down = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert across <= 1 or down <= 1, (first.get_text(), second.get_text())
+
+
+# Every figure is drawn again from the CSV beside it, as any reader would, and is the same picture.
+
+Made = tuple[pd.DataFrame, Callable[[pd.DataFrame, str], Figure]]
+RNG = np.random.default_rng(7)
+
+
+def published_similarities(name: str) -> pd.DataFrame:
+    """Squares of made-up similarities of six published tasks; one task was not measured."""
+    pairs = results().gains[["intermediate", "target"]]
+    few = {"condolence", *pairs.target.unique()[:6]}
+    frame = pairs[pairs.isin(few).all(axis=1)].reindex(columns=list(SIMILARITIES))
+    measured = ~frame[["intermediate", "target"]].eq("condolence").any(axis=1)
+    frame[name] = np.where(measured, RNG.uniform(size=len(frame)), np.nan)
+    return paper_figures.similarity_squares(results(), frame, name)
+
+
+def mapped() -> pd.DataFrame:
+    """Made-up places of rows of ten classes, of which there are more than colours."""
+    classes = [f"class {number}" for number in RNG.integers(10, size=80)]
+    columns = {"x": RNG.normal(size=80), "y": RNG.normal(size=80), "gold": classes, "predicted": classes[::-1]}
+    return pd.DataFrame(columns)
+
+
+def profile() -> pd.DataFrame:
+    slopes = np.linspace(-1.2, 1.2, 9)
+    parts = [
+        pd.DataFrame({"construct": name, "title": name.title(), "slope": slopes})
+        .assign(drop=lambda one: 2.1 * (one.slope - 0.31) ** 2)
+        .assign(p=lambda one: np.exp(-one["drop"]))
+        for name in ("definition", "link")
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def slopes_by_choice() -> pd.DataFrame:
+    """Two ratings under three choices, the second of which cannot be tested when rater B's ratings are left out."""
+    rows = [
+        {"outcome": outcome, "weights": "inverse variance", "cells": "all", "without_rater": rater}
+        | {"construct": name, "title": name.title(), "why": "" if known else "no task has ratings"}
+        | {"slope": RNG.normal() if known else np.nan, "p": RNG.uniform(0.01, 1) if known else np.nan}
+        for outcome, rater in (("points", ""), ("percent", ""), ("points", "B"))
+        for name, known in (("definition", True), ("link", rater == ""))
+    ]
+    return pd.DataFrame(rows)
+
+
+def texts() -> pd.DataFrame:
+    """Two scales of 70 texts in a large group, a middle one, and two of a few texts each."""
+    groups = ["large"] * 40 + ["middle"] * 21 + ["few"] * 8 + ["lone"]
+    shares = {"distress": RNG.normal(size=70), "kind: yes": RNG.uniform(0.01, 0.99, 70)}
+    return pd.DataFrame({"group": groups, **shares})
+
+
+def board() -> pd.DataFrame:
+    manifest = made_up_manifest(4)
+    return board_frame(made_up_board(manifest), manifest, "full")
+
+
+def _compared(pairs: pd.DataFrame, title: str) -> Figure:
+    return scatter(pairs, title, "first", "second")
+
+
+def sensitivities() -> pd.DataFrame:
+    """Six tasks, of which one has a single gain, without an interval."""
+    rng, rows = np.random.default_rng(5), []
+    for part in ("teaches", "learns"):
+        for place in range(6):
+            mean, lost = rng.normal(), float(place)
+            ends = (mean - 1, mean + 1) if place else (np.nan, np.nan)
+            values = (part, f"task_{place}", lost, lost - 2, lost + 2, mean, *ends, 5, 0.4)
+            rows.append(dict(zip(BY_TASK, values, strict=True)))
+    return pd.DataFrame(rows).assign(title=[row["task"].replace("task_", "Task ") for row in rows])
+
+
+REDRAWN: dict[str, Callable[[], Made]] = {
+    "heatmap": lambda: (heat("A task"), partial(heatmap, metric="macro_f1", limit=5.0)),
+    "figure 2": lambda: (bars("A feature"), paper_figures.importance_bars),
+    "figure 3": lambda: (themes("A theme"), paper_figures.theme_bars),
+    "figures 6 and 7": lambda: (paper_figures.percent_squares(results(), "pearson_r"), paper_figures.percent_map),
+    "figure 8": lambda: (differences(results()), paper_figures.difference_bars),
+    "figure 9": lambda: (published_similarities("data_similarity"), paper_figures.cosine_map),
+    "figure 10": lambda: (published_similarities("task_similarity"), paper_figures.rank_map),
+    "profile": lambda: (profile(), likelihood_profile),
+    "slopes by choice": lambda: (slopes_by_choice(), choices_of_slopes),
+    "compared": lambda: (compared(), _compared),
+    "context": lambda: (sensitivities(), draw_context),
+    "rows": lambda: (mapped(), draw_rows),
+    "correlations": lambda: (corpus.correlations(texts()), corpus.draw_map),
+    "groups": lambda: (corpus.group_means(texts()), corpus.draw_groups),
+    "leaderboard": lambda: (board(), partial(figure_of_plan, planner=board_plan)),
+    "map": lambda: (plan_of(6, missing=2)[1], partial(figure_of_plan, planner=map_plan)),
+    "distributions": lambda: (corpus._spread(texts()), corpus.draw_distributions),
+}
+
+
+@pytest.mark.parametrize("made", REDRAWN.values(), ids=REDRAWN)
+def test_a_figure_is_recomputed_from_the_file_beside_it(made: Callable[[], Made], tmp_path: Path) -> None:
+    frame, draw = made()
+    files = drawing.write_figure_files(frame, tmp_path / "figure", "A title, with a comma", draw, dpi=40)
+    read = pd.read_csv(files.png.with_suffix(".csv"))
+    assert list(read.columns) == list(frame.columns) and len(read) == len(frame) > 1
+    with drawing.plain_text_settings("figure"):
+        again = pictures(draw(read, files.title), 40)
+        numbers = read.select_dtypes("number").columns
+        changed = drawing.file_of(draw(read.assign(**{name: 2 * read[name] for name in numbers}), files.title), "svg")
+    assert again == {"png": files.png.read_bytes(), "svg": files.svg.read_bytes()}
+    assert changed != again["svg"], "a figure that shows nothing of its frame would pass too"
+
+
+def test_the_map_of_contamination_is_recomputed_from_its_frame(tmp_path: Path) -> None:
+    first = write_map(contaminated(), tmp_path / "map", "clean")
+    contaminated().to_csv(tmp_path / "map.csv", index=False)
+    bytes_of = [path.read_bytes() for path in first]
+    write_map(pd.read_csv(tmp_path / "map.csv"), tmp_path / "map", "clean")
+    assert bytes_of == [path.read_bytes() for path in first]

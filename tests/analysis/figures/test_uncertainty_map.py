@@ -8,18 +8,20 @@ from statistics import NormalDist
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 
 from analysis.figures.boards import board_words
-from analysis.figures.drawing import plain_text_settings
-from analysis.figures.forest import forest_words
+from analysis.figures.drawing import luminance, plain_text_settings
+from analysis.figures.forest import forest_frame, forest_words
+from analysis.figures.heatmaps import heatmap
+from analysis.figures.heatmaps import squares as heatmap_squares
 from analysis.figures.plan import (
-    DPI,
     SETTINGS,
     SMALLEST,
     WORDS,
+    Box,
     Label,
     Line,
-    contrasts,
     drawn,
     outline,
     plain_plan,
@@ -27,6 +29,7 @@ from analysis.figures.plan import (
     wrapped,
 )
 from analysis.figures.uncertainty_map import (
+    BRACKETS,
     FILLED,
     LIMIT,
     colour_of,
@@ -37,7 +40,11 @@ from analysis.figures.uncertainty_map import (
     name_lines,
     share_of_place,
 )
+from analysis.results.study_results import StudyResults
+from tests.analysis.gains.test_baselines import RESPONSE
+from tests.analysis.gains.test_baselines import WORDS as LEARNED_WORDS
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
+from tests.support.studies.fake_study import FakeTask, fake_study
 
 LONG = "A task with a title that is much longer than there is room for, number"
 HOSTILE = "Costs $5 \\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over " + "x" * 140
@@ -67,6 +74,23 @@ def overlap(first, second):
             if min(a.max(), b.max()) - max(a.min(), b.min()) < 1e-6 * (side @ side) ** 0.5:
                 return False
     return True
+
+
+def contrasts(plan):
+    """Of every text the smallest ratio of luminances (WCAG 2) to the paper and to the fills that it stands on."""
+    marks, ratios = plan.marks(), []
+    boxes = [(place, mark) for place, mark in enumerate(marks) if isinstance(mark, Box) and mark.fill]
+    sides = np.array([(box.x, box.y, box.x + box.width, box.y + box.height) for _, box in boxes]).reshape(-1, 4)
+    depths = np.array([place for place, _ in boxes])
+    for place, label in enumerate(marks):
+        if isinstance(label, Label):
+            corners = outline(label)
+            is_met = (sides[:, :2] < corners.max(axis=0)).all(axis=1) & (sides[:, 2:] > corners.min(axis=0)).all(axis=1)
+            met = [boxes[number][1].fill for number in np.flatnonzero(is_met & (depths < place))]
+            inks = luminance(np.array([to_rgba(colour) for colour in (label.colour, "#ffffff", *dict.fromkeys(met))]))
+            light, dark = np.maximum(inks[1:], inks[0]), np.minimum(inks[1:], inks[0])
+            ratios.append((label.text, float(((light + 0.05) / (dark + 0.05)).min())))
+    return ratios
 
 
 def check_legible(plan):
@@ -170,7 +194,7 @@ def test_hostile_titles_are_drawn_as_texts():
 def test_the_printer_writes_texts_where_the_plan_has_measured_them():
     plan, _, _ = plan_of(18)
     figure = drawn(plan)
-    figure.set_dpi(DPI)
+    figure.set_dpi(200)
     with plain_text_settings("test"), mpl.rc_context(SETTINGS):
         figure.canvas.draw()
         extents = [text.get_window_extent() for text in figure.axes[0].texts]
@@ -283,3 +307,68 @@ def test_the_page_gets_every_mark_of_the_plan():
         mark.fill for mark in plan.marks() if type(mark).__name__ == "Box"
     }
     assert "6 intermediates by 6 targets" in plain["alt"] and "Largest" in plain["alt"]
+
+
+# A target that has not learned alone: no figure gives its gains a mark of significance, and each says so.
+
+HOPE, ROLE = FakeTask("hope", rows=300, groups=60), FakeTask("role", rows=300, groups=60)
+
+
+def results_of(root, last):
+    """Two tasks that help each other; the baselines of those in ``last`` are best at the last of their epochs."""
+    history = [{"epoch": epoch} for epoch in (1, 2, 3, 4)]
+    study = fake_study(
+        root / "store",
+        (HOPE, ROLE),
+        systems=LEARNED_WORDS,
+        study=RESPONSE,
+        history=history,
+        helpful=[("role", "hope"), ("hope", "role")],
+        best_epoch={((None, target), 1): 4 for target in last},
+    )
+    return study, StudyResults.of(*study)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return results_of(tmp_path_factory.mktemp("one"), ["hope"])
+
+
+def test_the_study_has_a_target_of_either_kind_and_both_gains_are_significant(study) -> None:
+    _, results = study
+    assert dict(zip(results.learned.target, results.learned.has_learned, strict=True)) == {"hope": False, "role": True}
+    assert results.gains.significant.all()
+
+
+def test_the_map_frames_only_what_may_be_claimed_and_sets_the_other_title_in_brackets(study) -> None:
+    (_, manifest), results = study
+    frame = map_frame(results.gains, manifest, setting="full")
+    shown = frame[frame.intermediate != frame.target].set_index("target")
+    assert dict(shown.is_significant) == {"hope": False, "role": True}
+    assert dict(shown.column) == {"hope": "(Title of hope)", "role": "Title of role"}
+    texts = {label.text for label in map_plan(frame, "a title").labels()}
+    assert BRACKETS in texts
+
+
+def test_the_heatmap_marks_only_what_may_be_claimed_and_says_so_in_the_title_of_the_column(study) -> None:
+    (_, manifest), results = study
+    frame = heatmap_squares(results.gains, results.baselines, manifest, metric="macro_f1", setting="full")
+    assert {"Title of hope (not learned)", "Title of role"} == set(frame.column)
+    figure = heatmap(frame, title="a title", metric="macro_f1", limit=5.0)
+    assert sum("*" in text.get_text() for text in figure.axes[0].texts) == 1
+
+
+def test_the_forest_marks_only_what_may_be_claimed_and_says_so_in_the_title_of_the_panel(study) -> None:
+    frame = forest_frame(study[1], "full")
+    assert set(frame.panel) == {"Title of hope (not learned)", "Title of role"}
+    assert set(frame[frame.is_significant].target) == {"role"}
+
+
+@pytest.mark.parametrize("doubt", ["collapsed", "contaminated"])
+def test_a_pair_in_doubt_has_no_frame_on_the_map(tmp_path, doubt) -> None:
+    (_, manifest), results = results_of(tmp_path, [])
+    gains = results.gains.assign(**{doubt: (results.gains.target == "hope").astype("boolean")})
+    frame = map_frame(gains, manifest, setting="full")
+    shown = frame[frame.intermediate != frame.target].set_index("target")
+    assert dict(shown.is_significant) == {"hope": False, "role": True}
+    assert dict(shown[f"is_{doubt}"]) == {"hope": True, "role": False}

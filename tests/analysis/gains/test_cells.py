@@ -1,7 +1,11 @@
+"""Every planned cell as a row, and what a reader has to know of it: what it was tested on, and how it was trained."""
+
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -9,9 +13,26 @@ import pytest
 from adapters_store import CorruptRecord, Store
 from adapters_store.key import MissingRecord
 from adapters_store.listing import content_of
+from adapters_store.measures import CONTAMINATION, contamination_inputs
+from analysis.figures.heatmaps import squares
 from analysis.gains import cells as cells_module
-from analysis.gains.cells import ROWS, TYPES, MixedRecords, Snapshot, cells, predictions
-from tests.support.studies.fake_study import FakeTask, fake_study
+from analysis.gains.baselines import baselines
+from analysis.gains.cells import (
+    ROWS,
+    TYPES,
+    MixedRecords,
+    Snapshot,
+    cells,
+    contamination,
+    mixed_columns,
+    not_compared,
+    planned_cells,
+    predictions,
+)
+from analysis.gains.gains import gains
+from analysis.report import report
+from tasks.splits.contamination import Contact, LeftOut
+from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 
 TASKS = (FakeTask("hope"), FakeTask("distress", "continuous"))
 
@@ -141,3 +162,149 @@ def test_a_record_is_read_once_for_its_hash_and_its_fields(tmp_path, monkeypatch
     known = {key: snapshot.get(key) for key in keys}
     assert not reads
     assert known == {key: store.get(key) for key in keys}
+
+
+# Cells whose test items are training material are marked in every table that names them.
+
+LEAKING = (FakeTask("hope"), FakeTask("role"), FakeTask("news"))
+LEFT_OUT = LeftOut(grams=12, most=3456, texts=78)
+
+
+def contact(target: str, intermediate: str, same_group: int = 0, near: int = 0) -> Contact:
+    return Contact(target, intermediate, 100, 80, 0, same_group, 0, near, near, 10, 1 if same_group else 0)
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> tuple[Store, dict[str, Any]]:
+    """A study in which hope's test dialogues are in role's training data, and news' test rows in its own."""
+    store, manifest = fake_study(tmp_path / "store", LEAKING)
+    for name, task in manifest["tasks"].items():
+        task["splits_hash"] = name * 10
+    shared = {("hope", "role"): 40, ("news", "news"): 90}
+    found = [contact(a.id, b.id, shared.get((a.id, b.id), 0), near=2) for a in LEAKING for b in LEAKING]
+    result = {"contacts": [list(one) for one in found], "left_out": LEFT_OUT._asdict()}
+    store.put_measure(CONTAMINATION, contamination_inputs(manifest["tasks"]), result, 1.0)
+    return store, manifest
+
+
+def test_the_map_is_read_from_the_store(measured: tuple[Store, dict[str, Any]]) -> None:
+    frame = contamination(*measured)
+    assert len(frame) == 9
+    row = frame[(frame.target == "hope") & (frame.intermediate == "role")].iloc[0]
+    assert (row.share_group, row.share_near, row.contaminated) == (0.4, 2 / 80, True)
+    assert frame.contaminated.sum() == 2
+
+
+def test_cells_gains_and_baselines_are_marked(measured: tuple[Store, dict[str, Any]]) -> None:
+    frame = cells(*measured)
+    marked = {(one.target, one.intermediate) for one in frame[frame.contaminated].itertuples()}
+    assert marked == {("hope", "role"), ("news", None), ("news", "hope"), ("news", "role")}
+    assert set(frame[frame.contaminated]["flags"]) == {"contaminated"}
+    pairs = gains(*measured, draws=50)
+    assert {(one.target, one.intermediate) for one in pairs[pairs.contaminated].itertuples()} == marked - {
+        ("news", None)
+    }
+    assert pairs["flags"][pairs.contaminated].str.contains("contaminated").all()
+    alone = baselines(*measured, draws=50)
+    assert list(alone.target[alone.contaminated]) == ["news"]
+
+
+def test_heatmap_and_report_say_it(measured: tuple[Store, dict[str, Any]], tmp_path: Path) -> None:
+    shown = squares(
+        gains(*measured, draws=50), baselines(*measured, draws=50), measured[1], metric="macro_f1", setting="full"
+    )
+    assert shown.is_contaminated.sum() == 3
+    assert not_compared(*measured) == LEFT_OUT
+    page = report(*measured, tmp_path / "out", draws=50).page.read_text()
+    assert "| contaminated | test items are training material" in page
+    assert "12 frequent grams, of more than 3,456 texts each, were left out" in page
+    drawn = (tmp_path / "out/figures/heatmap-macro-f1-full.svg").read_text()
+    assert "contaminated: test items are training material" in drawn
+
+
+def test_what_was_not_measured_is_not_called_clean(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path / "store", LEAKING)
+    assert contamination(store, manifest).empty and not_compared(store, manifest) is None
+    assert cells(store, manifest).contaminated.isna().all()
+
+
+def test_controls_on_the_own_texts_of_a_task_in_folds_are_marked(tmp_path: Path) -> None:
+    tasks = (FakeTask("hope", folds=5), FakeTask("role"))
+    store, manifest = fake_study(tmp_path / "store", tasks, controls=("self", "shuffled", "random"))
+    frame = cells(store, manifest)
+    marked = {(one.role, one.target) for one in frame[frame.contaminated.fillna(False)].itertuples()}
+    assert marked == {("self", "hope"), ("shuffled", "hope")}
+    assert set(frame[frame.contaminated.fillna(False)]["flags"]) == {"contaminated"}
+
+
+# Columns whose cells come from different machines or versions are named, with what differs and nothing else.
+
+ALIKE = (FakeTask("one"), FakeTask("two"), FakeTask("three"))
+
+
+@pytest.fixture
+def found(tmp_path):
+    """The cells of a study and their records, all trained alike."""
+    store, manifest = fake_study(tmp_path / "runs", ALIKE, seeds=(1, 2))
+    cells = planned_cells(store, manifest)
+    return cells, [store.get(key) for key in cells.key]
+
+
+def changed(cells, records, target, intermediate, seed, **provenance):
+    """The records with another provenance of one cell."""
+    of_pair = (cells.target == target) & (cells.intermediate == intermediate) & (cells.seed == seed)
+    [key] = cells.key[of_pair]
+    return [replace(one, provenance={**one.provenance, **provenance}) if one.key == key else one for one in records]
+
+
+def test_columns_that_were_trained_alike_are_not_named(found):
+    assert mixed_columns(*found) == []
+
+
+def test_hosts_and_times_may_differ(found):
+    cells, records = found
+    records = changed(cells, records, "two", "one", 2, host="there", wall_seconds=9.0, created="2030-01-01")
+    assert mixed_columns(cells, records) == []
+
+
+def test_a_column_on_two_devices_is_named_once_and_the_others_are_not(found):
+    cells, records = found
+    for intermediate in ("one", "three"):
+        records = changed(cells, records, "two", intermediate, 2, device="NVIDIA H200")
+    assert mixed_columns(cells, records) == ["two, full: device NVIDIA H200; cpu"]
+
+
+def test_versions_are_named_one_by_one_and_an_unknown_one_differs(found):
+    cells, records = found
+    records = changed(cells, records, "one", "two", 1, versions={"torch": "2.1", "adapters": "1.3.0"})
+    assert mixed_columns(cells, records) == ["one, full: torch 2.0; 2.1", "one, full: adapters 1.3.0; unknown"]
+
+
+def test_each_setting_is_a_column_of_its_own(tmp_path):
+    store, manifest = fake_study(tmp_path / "runs", ALIKE, settings=("full", "half"))
+    cells = planned_cells(store, manifest)
+    of_half = set(cells.key[cells.setting == "half"])
+    records = [store.get(key) for key in cells.key]
+    records = [
+        replace(one, provenance={**one.provenance, "device": "other"}) if one.key in of_half else one for one in records
+    ]
+    assert mixed_columns(cells, records) == []
+
+
+def test_the_report_warns_of_a_mixed_column_and_only_then(tmp_path, monkeypatch):
+    store, manifest = fake_study(tmp_path / "runs", ALIKE[:2])
+    with without_pictures():
+        page = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
+    assert "Mixed columns" not in page
+    get, odd = type(store).get, manifest["cells"][0]["key"]
+
+    def moved(self, key):
+        record = get(self, key)
+        return replace(record, provenance={**record.provenance, "device": "other"}) if key == odd else record
+
+    monkeypatch.setattr(type(store), "get", moved)
+    with without_pictures():
+        page = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
+    [line] = [line for line in page.splitlines() if line.startswith("- one, full: ")]
+    assert line == "- one, full: device cpu; other"
+    assert "**Mixed columns.**" in page

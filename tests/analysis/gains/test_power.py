@@ -1,4 +1,4 @@
-"""Smallest visible gains against simulated tests, and their parts against simulated seeds and hand-made scores."""
+"""How small a gain could have been seen, and what other numbers of seeds would show."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ import pytest
 from scipy.stats import nct
 from scipy.stats import t as student
 
+from analysis.gains import power
 from analysis.gains.cells import cells
 from analysis.gains.gains import ERRORS, SIZES, Growth, gains, grown, growths
-from analysis.gains.power import (
-    NOT_DETECTABLE,
-    SPREADS,
-    Error,
-    in_words,
-    smallest_at_best,
-    spreads,
-    visible_by_seeds,
-    visible_gains,
-)
+from benchmarks.calibrations.forecasts import ASKED, FORECAST, KNOWN, forecasts, frames_of
+from benchmarks.calibrations.gains import METRICS, QUALITY_SD, Design, simulated
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
@@ -29,7 +22,7 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 
 def smallest_visible(error: float, df: float) -> float:
     """Of an error that is the same whatever the gain."""
-    return Error(Growth.constant(error**2), df).smallest()
+    return power.Error(Growth.constant(error**2), df).smallest()
 
 
 @pytest.mark.parametrize("df", [2, 5, 23, 200])
@@ -41,15 +34,15 @@ def test_its_power_is_that_of_the_noncentral_t_of_scipy(df: int) -> None:
 def test_every_target_has_its_smallest_visible_gain(tmp_path: Path) -> None:
     store, manifest = fake_study(tmp_path, TASKS, constant=[("hope", "distress")])
     frame = grown(gains(store, manifest, draws=200), growths(store, manifest))
-    found = visible_gains(frame).set_index("target")
+    found = power.visible_gains(frame).set_index("target")
     assert found.n_pairs.to_dict() == {"hope": 2, "role": 2, "distress": 1}
     one = next(frame[(frame.target == "distress") & frame.p.notna()].itertuples())
-    own = Error.of(one)
+    own = power.Error.of(one)
     assert found.visible["distress"] == pytest.approx(own.smallest())
     assert found.visible_in_grid["distress"] == pytest.approx(own.smallest(level=0.01))
     error, df = own.at(found.visible["distress"])
     assert smallest_visible(error, df) == pytest.approx(found.visible["distress"], rel=1e-3)
-    untested = visible_gains(frame.assign(p=np.nan))
+    untested = power.visible_gains(frame.assign(p=np.nan))
     assert untested.n_pairs.eq(0).all()
     assert untested.visible.isna().all()
 
@@ -59,23 +52,23 @@ GROWN = pd.DataFrame([GAIN | dict(zip(ERRORS, (1.0, 1.2, 2.0, 3.0, 4.0, np.nan),
 
 
 def test_the_error_of_a_gain_is_that_of_its_size() -> None:
-    own = Error.of(next(GROWN.itertuples()))
+    own = power.Error.of(next(GROWN.itertuples()))
     assert own.at(0.0) == pytest.approx((1.0, 19.0))
     assert own.at(5.0) == pytest.approx((2.0, 19.0))
     assert own.at(7.5)[0] == pytest.approx(np.sqrt((4 + 9) / 2))
     assert own.at(90.0)[0] == pytest.approx(4.0)
-    assert np.isnan(Error.of(next(GROWN.assign(**dict.fromkeys(ERRORS, np.nan)).itertuples())).smallest())
-    assert Error(Growth.constant(1e6), 19.0).smallest() == np.inf
+    assert np.isnan(power.Error.of(next(GROWN.assign(**dict.fromkeys(ERRORS, np.nan)).itertuples())).smallest())
+    assert power.Error(Growth.constant(1e6), 19.0).smallest() == np.inf
 
 
 def test_printed_scores_have_the_error_that_they_were_printed_with() -> None:
     printed = next(GROWN.drop(columns=[*ERRORS, "effective_groups", "seed_error"]).itertuples())
-    assert Error.of(printed).at(3.0) == Error.of(printed).at(30.0) == pytest.approx((2.0, 19.0))
+    assert power.Error.of(printed).at(3.0) == power.Error.of(printed).at(30.0) == pytest.approx((2.0, 19.0))
 
 
 def test_the_part_of_the_seeds_stays_as_it_is() -> None:
     with_seeds = GROWN.assign(seed_error=1.2, df=15.0, standard_error=np.sqrt(4 + 1.2**2))
-    error, df = Error.of(next(with_seeds.itertuples())).at(5.0)
+    error, df = power.Error.of(next(with_seeds.itertuples())).at(5.0)
     assert (error, df) == pytest.approx((np.sqrt(4 + 1.2**2), 15.0))
 
 
@@ -83,26 +76,26 @@ def test_the_part_of_the_seeds_stays_as_it_is() -> None:
 def test_no_gain_is_called_visible_that_the_test_rows_cannot_show(tmp_path: Path, kind: str) -> None:
     tasks = [FakeTask(name, kind) for name in ("hope", "role", "fear")]
     store, manifest = fake_study(tmp_path, tasks)
-    visible = visible_gains(grown(gains(store, manifest, draws=200), growths(store, manifest)))
+    visible = power.visible_gains(grown(gains(store, manifest, draws=200), growths(store, manifest)))
     rows = tasks[0].test()
-    assert (visible.visible > smallest_at_best(tasks[0].metric, rows.label, rows.group)).all()
+    assert (visible.visible > power.smallest_at_best(tasks[0].metric, rows.label, rows.group)).all()
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "pearson_r"])
 def test_more_rows_show_smaller_gains_and_four_groups_none(metric: str) -> None:
     rng = np.random.default_rng(5)
     labels = rng.integers(3, size=1600) if metric == "macro_f1" else rng.normal(size=1600)
-    few, many = (smallest_at_best(metric, labels[:n], np.arange(n)) for n in (100, 1600))
+    few, many = (power.smallest_at_best(metric, labels[:n], np.arange(n)) for n in (100, 1600))
     assert many < few / 4
-    assert np.isnan(smallest_at_best(metric, labels, np.arange(1600) % 4))
-    assert np.isfinite(smallest_at_best(metric, labels, np.arange(1600) % 5))
-    assert np.isnan(smallest_at_best(metric, np.ones(1600), np.arange(1600)))
+    assert np.isnan(power.smallest_at_best(metric, labels, np.arange(1600) % 4))
+    assert np.isfinite(power.smallest_at_best(metric, labels, np.arange(1600) % 5))
+    assert np.isnan(power.smallest_at_best(metric, np.ones(1600), np.arange(1600)))
 
 
 def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> None:
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3), baseline_seeds=(1, 2, 3, 4))
     frame = gains(store, manifest, draws=400)
-    found = spreads(frame, cells(store, manifest)).set_index("target")
+    found = power.spreads(frame, cells(store, manifest)).set_index("target")
     scores = cells(store, manifest).query("target == 'hope'")
     base, role, distress = (
         100 * scores[scores.intermediate.fillna("") == name].sort_values("seed").score.to_numpy()
@@ -121,7 +114,7 @@ def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> 
 def test_gains_that_know_of_no_answers_have_one_error_through_groups_without_the_seeds(tmp_path: Path) -> None:
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3))
     frame = gains(store, manifest, draws=200).drop(columns=list(ERRORS))
-    found = spreads(frame, cells(store, manifest))
+    found = power.spreads(frame, cells(store, manifest))
     assert (found[list(ERRORS)].pow(2).sub(found.groups, axis=0).abs() < 1e-9).all(axis=None)
     assert (found.groups < frame.groupby("target", sort=False).standard_error.median().pow(2).to_numpy()).all()
 
@@ -129,12 +122,12 @@ def test_gains_that_know_of_no_answers_have_one_error_through_groups_without_the
 def _spread(**changed: float) -> pd.DataFrame:
     row = {"target": "a", "setting": "full", "n_pairs": 9, "groups": 4.0, "groups_df": 99.0, "n_seeds": 3}
     row |= {"baseline": 2.0, "transfer": 3.0, "shared": 1.5} | changed
-    return pd.DataFrame([dict.fromkeys(ERRORS, row["groups"] ** 0.5) | row], columns=list(SPREADS))
+    return pd.DataFrame([dict.fromkeys(ERRORS, row["groups"] ** 0.5) | row], columns=list(power.SPREADS))
 
 
 def _by_seeds(*, room: float = 100.0, **changed: float) -> pd.DataFrame:
     visible = pd.DataFrame([{"target": "a", "setting": "full", "room": room}])
-    return visible_by_seeds(_spread(**changed), visible)
+    return power.visible_by_seeds(_spread(**changed), visible)
 
 
 def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds() -> None:
@@ -153,7 +146,7 @@ def test_what_a_gain_adds_to_its_error_stays_however_many_seeds_there_are() -> N
         _by_seeds(**dict(zip(ERRORS, of, strict=True))).visible for of in ([errors[0]] * len(SIZES), errors)
     )
     assert (rising > flat).all()
-    own = Error(Growth(tuple(error**2 for error in errors)), 99.0)
+    own = power.Error(Growth(tuple(error**2 for error in errors)), 99.0)
     assert rising.iloc[-1] > own.smallest() > smallest_visible(np.sqrt(3.0), 99)
 
 
@@ -188,12 +181,81 @@ def test_a_gain_beyond_a_perfect_score_is_not_called_visible(tmp_path: Path) -> 
     study = fake_study(tmp_path, TASKS)
     frame = grown(gains(*study, draws=200), growths(*study))
     wide = frame.assign(**{name: frame[name] + 60.0 for name in ERRORS})
-    found = visible_gains(wide)
+    found = power.visible_gains(wide)
     assert (found.room == 100 * (1 - wide.groupby("target", sort=False).baseline.first().to_numpy())).all()
     assert found.visible.isna().all() and not found.is_detectable.any()
-    assert {in_words(one.visible, one.is_detectable) for one in found.itertuples()} == {NOT_DETECTABLE}
-    fine = visible_gains(frame)
+    assert {power.in_words(one.visible, one.is_detectable) for one in found.itertuples()} == {power.NOT_DETECTABLE}
+    fine = power.visible_gains(frame)
     assert (fine.visible.isna() | (fine.visible <= fine.room)).all()
-    assert in_words(3.04, True) == "3.0"
-    assert in_words(np.nan, pd.NA) == "not defined"
+    assert power.in_words(3.04, True) == "3.0"
+    assert power.in_words(np.nan, pd.NA) == "not defined"
     assert _by_seeds(room=0.5).visible.isna().all() and not _by_seeds(room=0.5).is_detectable.any()
+
+
+# What ``power`` forecasts of further seeds: against the tests that studies of these seeds go through, and the docs.
+
+FILE = Path(__file__).resolve().parents[3] / "docs" / "power_forecast.csv"
+
+
+@pytest.mark.parametrize("df", [1, 3.5, 12, 200])
+@pytest.mark.parametrize("size", [0.0, 0.7, 2.5, 6.0])
+def test_the_chance_to_find_a_gain_is_that_of_the_noncentral_t_of_scipy(size: float, df: float) -> None:
+    critical = student.ppf(0.975, df)
+    wanted = nct.sf(critical, df, size) + nct.cdf(-critical, df, size)
+    assert power.chance_to_find(size, df) == pytest.approx(wanted, abs=2e-4)
+    assert power.chance_to_find(power.Error(Growth.constant(1.0), df).smallest(), df) == pytest.approx(0.8, abs=1e-6)
+    assert np.isnan(power.chance_to_find(np.nan, df))
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("seeds", "baseline_seeds"), [(1, 5), (3, 3), (5, 5)])
+def test_a_study_forecasts_of_its_own_seeds_the_errors_of_its_own_gains(
+    metric: str, seeds: int, baseline_seeds: int
+) -> None:
+    design = Design("gain", metric, 60, "equal", seeds, baseline_seeds, QUALITY_SD[metric])
+    rng = np.random.default_rng(4)
+    visible = pd.DataFrame({"target": ["target"], "setting": ["full"], "room": [100.0]})
+    own, forecast = [], []
+    for _ in range(30):
+        evidence, _, scores = simulated(design, rng)
+        by_seeds = power.visible_by_seeds(power.spreads(*frames_of(evidence, scores, design)), visible)
+        row = by_seeds.set_index(["seeds", "baseline_seeds"]).loc[(seeds, baseline_seeds)]
+        forecast.append(row.standard_error)
+        own.append(np.mean([(100 * gain.standard_error) ** 2 for gain in evidence]))
+    assert np.mean(forecast) == pytest.approx(np.sqrt(np.mean(own)), rel=0.06)
+
+
+def test_the_forecasts_in_the_docs_are_those_of_the_designs_that_are_asked() -> None:
+    frame = pd.read_csv(FILE)
+    assert list(frame) == list(FORECAST)
+    rows = [(metric, known, *asked) for metric in METRICS for known in KNOWN for asked in ASKED]
+    assert [tuple(row) for row in frame[["metric", "known", "seeds", "baseline_seeds"]].itertuples(index=False)] == rows
+    assert (frame.studies == 1000).all()
+    paired = frame[(frame.seeds == frame.known) & (frame.seeds == frame.baseline_seeds)]
+    excess = paired.forecast - paired.detected
+    assert (len(paired), round(excess.min(), 2), round(excess.max(), 2)) == (6, 0.0, 0.06)
+    assert frame.detected_error.max() < 0.0125
+    assert (frame.forecast > frame.detected - 3 * frame.detected_error).all()  # as the docs say
+    ratio = (frame.forecast / frame.detected)[frame.seeds == 1]
+    assert (round(ratio.min(), 1), round(ratio.max(), 1)) == (1.4, 2.1)
+    page = (FILE.parent / "significance.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines_of_the_page(frame) if line not in page] == []
+
+
+def lines_of_the_page(frame: pd.DataFrame) -> list[str]:
+    """A line per metric and number of seeds that is asked."""
+    lines = []
+    for (metric, seeds, baseline_seeds), rows in frame.groupby(["metric", "seeds", "baseline_seeds"], sort=False):
+        cells = [f"{row.forecast:.2f} ({row.low:.2f} to {row.high:.2f})" for row in rows.itertuples()]
+        name = {"macro_f1": "F1", "pearson_r": "r"}[metric]
+        lines.append(f"| {name} | {seeds}, {baseline_seeds} | {rows.detected.iloc[0]:.2f} | {' | '.join(cells)} |")
+    return [line.replace(" 0.", " .").replace("(0.", "(.") for line in lines]
+
+
+@pytest.mark.simulation
+def test_five_seeds_forecast_about_what_five_and_three_seeds_find() -> None:
+    frame = pd.concat(forecasts(("macro_f1",), studies=60, seed=7))
+    rows = frame[(frame.known == 5) & frame.seeds.isin([3, 5])]
+    assert len(rows) == 2
+    assert ((rows.forecast - rows.detected).abs() < 0.1 + 3 * rows.detected_error).all()

@@ -13,23 +13,11 @@ from scipy.stats import t as student
 
 from analysis.gains.pairs import RUNS_DIFFER_BY, WRONG, Peers, false_share, luck_of_a_run, moderated, pooled_spreads
 from analysis.gains.significance import Groups, difference_evidence
-from benchmarks.calibrations.gains import (
-    CALIBRATION,
-    Design,
-    calibration,
-    designs,
-    replaced,
-    simulated,
-)
+from benchmarks.calibrations.gains import CALIBRATION, Design, calibration, designs, replaced, simulated
 
 # What was asked of gains: rejected without an effect, and covered; and the designs outside, with their rates.
 REJECTED, COVERED = (0.03, 0.055), (0.94, 0.96)
-CAUTIOUS = (
-    "none",
-    "pearson_r",
-    10,
-    "unequal",
-)  # ten groups of unequal sizes count as some six
+CAUTIOUS = ("none", "pearson_r", 10, "unequal")  # ten groups of unequal sizes count as some six
 OUTSIDE = {
     "rejected": {
         ("none", "macro_f1", 60, "equal", 5, 5): 0.0575,  # of 5,000 further targets .049: chance

@@ -1,21 +1,28 @@
-"""The page says what the report says: the same frames, numbers and words, and nothing that a row could be told by."""
+"""The page says what the report says, from the frames and words that the report has, and nothing breaks out of it."""
 
 from __future__ import annotations
 
 import base64
 import csv
 import gzip
+import hashlib
+import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.gains.cells import predictions
-from analysis.page.document import document
+from analysis.gains.flips import by_class, flips, sign_p
+from analysis.page.document import LIBRARY, SCRIPTS, assembled, document, embedded
+from analysis.page.parts import FEWEST, doubts_of, leaders
 from analysis.report import report
+from analysis.sections.gains import verdict
 from tests.support.studies.fake_study import FakeTask, fake_study
-from tests.support.studies.page_study import HISTORY, document_in, page_content
+from tests.support.studies.page_study import HISTORY, SILENT, document_in, page_content
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("felt", "multilabel"))
 
@@ -231,3 +238,275 @@ def test_histories_of_folds_are_kept_apart(tmp_path):
     runs = [run for page in document(*page_content(*study, tmp_path))["pages"] for run in page["runs"]]
     assert all([len(fold) for fold in run["histories"]] == [4, 2] for run in runs)
     assert runs[0]["histories"][1] == [[1, 1.0, 0.1], [2, 0.5, 0.2]]
+
+
+# Doubts about curves, changed answers and verdicts: hand cases, and the slower definitions of the commands.
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evidence")
+    made = fake_study(folder / "store", TASKS, seeds=(1, 2), helpful=[("role", "hope")], history=HISTORY)
+    return *made, document(*page_content(*made, folder / "out"))
+
+
+@pytest.mark.parametrize(
+    ("losses", "scores", "best", "doubts"),
+    [
+        ([1.0, 0.5, 0.4], [0.5, 0.7, 0.6], 2, []),
+        ([1.0, 0.5, 0.4], [0.5, 0.6, 0.7], 3, ["last"]),
+        ([1.0, 0.5, 0.55], [0.5, 0.7, 0.6], 2, []),
+        ([1.0, 0.5, 0.551], [0.5, 0.7, 0.6], 2, ["rising"]),
+        ([1.0, 0.5, 0.4], [0.3, 0.2, 0.2], 1, ["floor"]),
+        ([1.0, None, 0.4], [0.5, 0.7, 0.6], 2, ["undefined"]),
+        ([1.0, 0.5, 0.4], [None, None, None], 1, ["undefined"]),
+        ([1.0], [0.7], 1, []),
+    ],
+)
+def test_a_curve_is_doubted_for_what_is_seen_in_it(losses, scores, best, doubts):
+    history = [[epoch, *row] for epoch, row in enumerate(zip(losses, scores, strict=True), start=1)]
+    assert doubts_of([history], best, 0.3) == doubts
+
+
+def test_of_folds_each_has_its_own_best_epoch():
+    falling, rising = [[1, 1.0, 0.7], [2, 0.9, 0.6]], [[1, 1.0, 0.6], [2, 0.9, 0.7]]
+    assert doubts_of([falling, falling], None, 0.3) == []
+    assert doubts_of([falling, rising], None, 0.3) == ["last"]
+    assert doubts_of([], None, 0.3) == []
+
+
+def test_changed_answers_are_those_of_the_command(evidence):
+    store, manifest, shown = evidence
+    pages = [page for page in shown["pages"] if page["role"] == "transfer"]
+    assert len(pages) == 12
+    for page in pages:
+        made = flips(store, manifest, page["intermediate"], page["target"])
+        changes, items = page["changes"], made.items
+        assert changes["seeds"] == [1, 2]
+        expected = by_class(made)
+        if made.metric == "pearson_r":
+            sums = [str(len(items)), str((items.change == "better").sum()), str((items.change == "worse").sum())]
+            assert [list(map(str, changes["rows"][0]))] == [["all", *sums]]
+        else:
+            columns = expected[["class", "n", "better", "worse"]].itertuples(index=False)
+            assert sorted(changes["rows"]) == sorted([str(name), *map(int, counts)] for name, *counts in columns)
+        better, worse = (sum(row[place] for row in changes["rows"]) for place in (2, 3))
+        assert changes["p"] == sign_p(better, worse)
+        assert changes["command"] == (
+            f"empathy-transfer systems flips {manifest['name']} {page['intermediate']} {page['target']} --show 5"
+        )
+
+
+def test_the_table_of_answers_moves_by_the_difference_of_both_tables(evidence):
+    shown = evidence[2]
+    tables = {page["id"]: page["counts"] for page in shown["pages"]}
+    pages = [page for page in shown["pages"] if page["role"] == "transfer" and page["changes"]["moved"]]
+    assert {page["target"] for page in pages} == {"hope", "role"}
+    for page in pages:
+        size = len(page["counts"]["classes"])
+        dense = []
+        for name in (page["id"], f"baseline/-/{page['target']}/full"):
+            flat = np.zeros(size * size, dtype=int)
+            flat[tables[name]["counts"][::2]] = tables[name]["counts"][1::2]
+            dense.append(flat.reshape(size, size))
+        assert page["changes"]["moved"] == (dense[0] - dense[1]).tolist()
+        right = sum(row[2] - row[3] for row in page["changes"]["rows"])
+        assert np.trace(page["changes"]["moved"]) == right, "a row that is turned right joins the diagonal"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, "gain, survives family-wise correction"),
+        ({"points": -6.1, "p_max_grid": 0.05}, "harm, survives family-wise correction"),
+        ({"p_bh": 0.037, "p_max_grid": 0.28}, "suggestive gain: FDR 0.037, but family-wise 0.280"),
+        (
+            {"p_bh": 0.037, "p_max_grid": 1.0},
+            "suggestive gain: FDR 0.037, but it takes no part in the family-wise test",
+        ),
+        ({"p_bh": 0.051, "significant": False}, "inconclusive"),
+        ({"p": np.nan, "p_bh": np.nan, "p_max_grid": np.nan, "significant": False}, "not tested"),
+        ({"points": np.nan, "significant": False}, "not tested"),
+        ({"n_seeds": 0, "points": np.nan, "significant": False}, "not run"),
+        ({"contaminated": True}, "gain, survives family-wise correction; doubtful, since contaminated"),
+        ({"collapsed": pd.NA, "contaminated": False}, "gain, survives family-wise correction"),
+    ],
+)
+def test_a_pair_has_its_verdict_in_words(changed, words):
+    gain = {"n_seeds": 3, "points": 6.1, "p": 0.001, "p_bh": 0.01, "p_max_grid": 0.04, "significant": True}
+    assert verdict(gain | {"collapsed": False, "contaminated": False} | changed) == words
+
+
+# The page as a file: it loads nothing, no text breaks out of it, it stays small, its library is the one noted.
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "analysis" / "page" / "assets"
+NASTY = "</script><script>alert(1)</script><!--\u2028\u2029&amp;"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A page in which every text that a study provides tries to break out."""
+    folder = tmp_path_factory.mktemp("page")
+    tasks = (FakeTask("hope"), FakeTask("role"))
+    store, manifest = fake_study(folder / "store", tasks, history=HISTORY, missing_tasks={NASTY: NASTY})
+    manifest["study"]["title"] = f"<b>{NASTY}"
+    for field in ("title", "dataset", "family", "theme"):
+        manifest["tasks"]["hope"][field] = NASTY
+    manifest["tasks"]["hope"]["classes"] = [NASTY, "<img src=x>", "high"]
+    return assembled(document(*page_content(store, manifest, folder)))
+
+
+def test_no_text_of_a_study_breaks_out_of_a_page(page):
+    assert len(re.findall("<script", page)) == len(re.findall("</script", page)) == 3
+    assert "<img" not in page and "<!--" not in page
+    assert "<title>&lt;b&gt;&lt;/script&gt;" in page
+    shown = document_in(page)
+    assert shown["tasks"][0]["title"] == NASTY
+    assert shown["missing"] == {NASTY: NASTY}
+
+
+def test_embedded_texts_come_back_as_they_were():
+    text = embedded({"text": NASTY, "others": "\u00e9 \U0001f600 \\u003c"})
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert document_in(f'<script type="application/json" id="document">{text}</script>')["text"] == NASTY
+    with pytest.raises(ValueError, match="Out of range"):
+        embedded({"number": float("nan")})
+
+
+def test_only_the_scripts_of_the_page_may_run(page):
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
+    assert len(digests) == 2
+    assert "unsafe-eval" not in policy and "connect-src" not in policy
+
+
+def test_a_page_refers_to_nothing_that_is_loaded(page):
+    library = (FOLDER / "vendor" / LIBRARY).read_text(encoding="utf-8")
+    own = page.replace(library, "")
+    assert "http" not in own.replace("http-equiv", "")
+    assert set(re.findall(r'\b(?:src|href|action)="([^"]*)"', own)) <= {"data:,", "#content"} | set(
+        re.findall(r'href="(#/[a-z]*)"', own)
+    )
+    assert "@import" not in own and "url(" not in own
+
+
+def test_own_scripts_never_make_html_or_code_from_texts():
+    for name in SCRIPTS:
+        text = (FOLDER / "scripts" / name).read_text(encoding="utf-8")
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(|fetch\(", text
+        )
+        assert len(text.splitlines()) < 300
+    assert {str(path.relative_to(FOLDER / "scripts")) for path in (FOLDER / "scripts").rglob("*.js")} == set(SCRIPTS)
+
+
+def test_what_explains_gains_is_the_headline_and_no_bars_where_none_are_drawn(tmp_path):
+    study = fake_study(tmp_path / "store", (FakeTask("hope"), FakeTask("role")))
+    results, shown = page_content(*study, tmp_path)
+    shown = replace(shown, answer=replace(SILENT, facts={"headline": "it is so"}))
+    assert document(results, shown)["importance"] == {"headline": "it is so", "paper": None}
+
+
+def test_the_plotting_library_is_the_one_that_notice_names():
+    digest = hashlib.sha256((FOLDER / "vendor" / LIBRARY).read_bytes()).hexdigest()
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    head = (FOLDER / "vendor" / LIBRARY).read_text(encoding="utf-8")[:200]
+    (version,) = re.findall(r"v(\d+\.\d+\.\d+)", head)
+    assert f"plotly.js-cartesian-dist-min {version}" in notice
+    assert digest in notice
+    assert "MIT License" in (FOLDER / "vendor" / "plotly-LICENSE.txt").read_text(encoding="utf-8")
+
+
+# The leaderboard of intermediates: its ranks against slow loops, and its intervals where the truth is known.
+
+NO = float("nan")
+
+
+def slow_advantages(points, targets):
+    """The advantage of every intermediate over these targets, some of them several times, by loops."""
+    advantages = []
+    for row in points:
+        differences = []
+        for target in targets:
+            known = [other[target] for other in points if np.isfinite(other[target])]
+            if np.isfinite(row[target]):
+                differences.append(row[target] - sum(known) / len(known))
+        advantages.append(sum(differences) / len(differences) if differences else NO)
+    return advantages
+
+
+def slow_rank(values, place):
+    """1 more than the number of larger values, and half of the others that are equal."""
+    larger = sum(value > values[place] + 1e-9 for value in values)
+    equal = sum(abs(value - values[place]) <= 1e-9 for value in values) - 1
+    return 1 + larger + equal / 2
+
+
+def grid(rows, columns, seed=0):
+    points = np.random.default_rng(seed).normal(scale=3, size=(rows, columns))
+    points[range(min(rows, columns)), range(min(rows, columns))] = NO  # no task is learned on top of itself
+    return points
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (4, 5), (6, 6)])
+def test_ranks_and_advantages_are_those_of_slow_loops(shape):
+    points = grid(*shape)
+    board = leaders(points, [str(column) for column in range(shape[1])], draws=20)
+    expected = slow_advantages(points, range(shape[1]))
+    assert board.advantage.to_numpy() == pytest.approx(expected)
+    assert board["rank"].tolist() == [slow_rank(expected, place) for place in range(shape[0])]
+    assert board["mean"].to_numpy() == pytest.approx(np.nanmean(points, axis=1))
+    assert board.n.tolist() == np.isfinite(points).sum(axis=1).tolist()
+
+
+def test_intervals_are_the_quantiles_over_all_resamples():
+    points = grid(3, FEWEST, seed=4)
+    board = leaders(points, [f"target {column}" for column in range(FEWEST)], draws=40_000)
+    ranks = []
+    for picked in itertools.product(range(FEWEST), repeat=FEWEST):
+        advantages = slow_advantages(points, picked)
+        if all(np.isfinite(advantages)):
+            ranks.append([slow_rank(advantages, place) for place in range(3)])
+    low, high = np.quantile(ranks, [0.025, 0.975], axis=0, method="inverted_cdf")
+    assert board.low.tolist() == low.tolist() and board.high.tolist() == high.tolist()
+    assert (high > low).any()
+
+
+def test_targets_of_one_unit_are_drawn_together():
+    points = np.repeat(grid(4, 6, seed=1), 3, axis=1)
+    apart, together = ([str(column // size) for column in range(18)] for size in (1, 3))
+    widths = [(board.high - board.low).sum() for board in (leaders(points, units) for units in (apart, together))]
+    assert widths[0] < widths[1]
+
+
+def test_few_targets_have_ranks_without_intervals():
+    board = leaders(grid(3, FEWEST - 1), [str(column) for column in range(FEWEST - 1)])
+    assert board["rank"].notna().all() and board.low.isna().all() and board.high.isna().all()
+
+
+def test_an_intermediate_without_any_gain_has_no_rank():
+    points = grid(3, 6)
+    points[1] = NO
+    board = leaders(points, list("abcdef"))
+    assert board.loc[1, ["advantage", "rank", "low"]].isna().all()
+    assert sorted(board["rank"].dropna()) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("size", [2, 6])
+def test_a_study_has_its_intermediates_ranked_with_counts_of_significant_gains(tmp_path, size):
+    tasks = [FakeTask(f"task_{place}") for place in range(size)]
+    store, manifest = fake_study(tmp_path / "store", tasks, helpful=[("task_1", "task_0")])
+    for name, task in manifest["tasks"].items():
+        task["family"] = "one" if size == 6 else name
+    (board,) = document(*page_content(store, manifest, tmp_path))["leaderboards"]
+    assert board["resampled"] == ("targets" if size == 6 else "")
+    ranks = [row["rank"] for row in board["rows"]]
+    assert len(ranks) == size and ranks == sorted(ranks)
+    assert ranks[0] == (1 if size == 6 else 1.5), "of two tasks each is the only intermediate of the other"
+    *_, targets, gains, harms = next(row["texts"] for row in board["rows"] if row["intermediate"] == "task_1")
+    assert (targets, gains) == (str(size - 1), "1") and int(harms) < size

@@ -12,15 +12,7 @@ from analysis.gains.gains import COLUMNS
 from analysis.importance.question import of_study
 from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import markdown
-from analysis.sections.reviewer import (
-    LEFT_OUT,
-    P_COLUMNS,
-    answers,
-    changes,
-    explanation_changes,
-    rejections,
-    units,
-)
+from analysis.sections.reviewer import LEFT_OUT, P_COLUMNS, answers, changes, explanation_changes, rejections, units
 from analysis.tables import framed
 from tests.support.studies.fake_study import FakeTask, fake_study
 

@@ -15,7 +15,7 @@ from harness.cli import status
 from harness.cli.main import main
 from harness.cli.terminal import Plain, Screen, print_rows
 from harness.engines.status import MOST, lines, span, status_of
-from tests.analysis.figures.test_unlearned_targets import results_of
+from tests.analysis.figures.test_uncertainty_map import results_of
 from tests.harness.engines.test_status import KEYS, MANIFEST, fail, note, put
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,15 +1,21 @@
-"""The benchmark scripts run, say what they measured and refuse clearly; no time is ever judged."""
+"""The benchmarks: what is timed is what is trained, and figures are those of hand."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import json
+from collections import Counter
+from importlib.util import find_spec
 
 import pandas as pd
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import machine
-from benchmarks.steps import engines, gpu
+from benchmarks.grids import bootstrap
+from benchmarks.steps import cost, cut_shapes, engines, gpu, share
 from benchmarks.steps.columns import columns
 from benchmarks.steps.peers import WAYS
 from benchmarks.steps.shapes import Shape, network, rows
@@ -129,3 +135,135 @@ def test_two_workers_are_as_much_faster_as_two_threads_took_longer(monkeypatch, 
     said = capsys.readouterr().out
     assert "demo: two workers are 1.35 times as fast as two threads" in said  # between 15 / 10 and 24 / 20
     assert "two threads for one of two workers: 1.50" in said
+
+
+# The benchmark of resampling runs, on a few rows.
+
+
+def test_the_benchmark_resamples_a_whole_grid(capsys: pytest.CaptureFixture[str]) -> None:
+    bootstrap.main(["--draws", "40", "--limit", "60"])
+    printed = capsys.readouterr().out
+    assert "306 gains, 40 draws, 1 seeds" in printed
+    assert printed.count("since the start") == 18
+
+
+# The GPU benchmark measures what has room and gives every figure; what it prints is in test_benchmarks.py.
+
+
+def test_a_column_without_room_is_measured_in_halves_and_extrapolated_whole(monkeypatch):
+    tried, measured = [], gpu._measured
+
+    def two_have_room(column, lanes, *rest):
+        tried.append(lanes)
+        if lanes > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return dataclasses.replace(measured(column, lanes, *rest), extrapolated_training_seconds=10.0)
+
+    monkeypatch.setattr(gpu, "_measured", two_have_room)
+    options = gpu._parser().parse_args(["--tiny", "--steps", "1", "--precision", "fp32"])
+    column = dataclasses.replace(next(iter(columns())), batch=4, mean=8)
+    found = gpu._in_chunks(column, 17, options, torch.device("cpu"))
+    assert tried == [17, 8, 4, 2]
+    assert (found.lanes, found.extrapolated_training_seconds) == (2, 90.0)
+
+
+def test_the_gpu_script_writes_every_figure_without_nan(capsys):
+    gpu.main(["--device", "cpu", "--tiny", "--steps", "1", "--json"])
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in capsys.readouterr().out.splitlines()]
+    assert [row["lanes"] for row in rows] == [3, 1, 3, 1]
+    for row in rows:
+        assert row["cell_steps_a_second"] == pytest.approx(row["lanes"] / row["step_seconds"])
+        assert 0 < row["host_share"] <= 1
+        assert row["planned_bytes"] > 0
+
+
+def test_adapter_trainer_s_step_is_timed_in_the_same_run_and_held_against_a_cell_s(capsys):
+    gpu.main(["--device", "cpu", "--tiny", "--steps", "1", "--only", "condolence", "--precision", "fp32"])
+    printed = capsys.readouterr().out
+    assert "AdapterTrainer: ms/step  times" in printed
+    timed = [line for line in printed.splitlines() if line.startswith("condolence")]
+    assert len(timed) == 2
+    if find_spec("accelerate"):
+        assert all(line.split("|")[0].rstrip().endswith("x") for line in timed)
+    else:
+        assert all("not run: no accelerate" in line for line in timed)
+
+
+def test_a_cell_s_ratio_is_the_trainer_s_step_over_a_lane_s_share():
+    fields = {field.name: 1.0 for field in dataclasses.fields(gpu.Measured)}
+    one = gpu.Measured(**fields | {"step_seconds": 0.5, "lanes": 10, "cell_steps_a_second": 20.0})
+    assert dataclasses.replace(one, trainer_step_seconds=0.3).trainer_ratio == pytest.approx(0.3 / (0.5 / 10))
+    assert dataclasses.replace(one, trainer_step_seconds=None).trainer_ratio is None
+
+
+def test_the_shapes_of_cuts_are_held_against_cuts_of_any_shape(capsys):
+    cut_shapes.main(["--batches", "2"])
+    printed = capsys.readouterr().out
+    assert "optimizer steps of each way, all columns: 129,448" in printed
+    bounded, free = (cut_shapes.measured(2, is_bounded=is_bounded) for is_bounded in (True, False))
+    assert bounded.shapes <= 12 < free.shapes
+    assert bounded.real == pytest.approx(free.real)
+    assert bounded.padding < free.padding + 0.05
+
+
+# What a step's frozen products are, and that the benchmark computes them and says their share; no time is judged.
+
+NEEDS_ONEDNN = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
+
+
+class Counted(TorchDispatchMode):
+    """Counts oneDNN's dense products by rows and widths, in and out."""
+
+    def __init__(self):
+        super().__init__()
+        self.products = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if "linear_pointwise" in str(func):
+            self.products[out.numel() // out.shape[-1], args[0].shape[-1], out.shape[-1]] += 1
+        return out
+
+
+@NEEDS_ONEDNN
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_the_products_are_those_that_a_step_asks_of_onednn(left_out):
+    shape = Shape(3, 32, 2, 30, 8, left_out=left_out)
+    part = rows(shape, 1, seed=0)
+    step = share.training_step(shape, "fp32", part)
+    with Counted() as counted:
+        step()
+    asked = list(share.products(shape, share.cuts_of(part, "fp32")))
+    assert counted.products == Counter((one.rows, one.inner, one.outer) for one in asked)
+
+
+@NEEDS_ONEDNN
+def test_the_products_alone_are_as_many_and_of_the_same_shapes():
+    asked = list(share.products(Shape(2, 32, 3, 8), [(2, 8), (1, 16)]))
+    compute = share.replay(asked, "fp32")
+    with Counted() as counted:
+        compute()
+    assert counted.products == Counter((one.rows, one.inner, one.outer) for one in asked)
+
+
+def test_no_gradient_goes_below_the_first_adapter():
+    asked = list(share.products(Shape(2, 32, 3, 8), [(2, 8)]))
+    assert {(one.layer, one.is_backward) for one in asked} == {(0, False), (1, False), (1, True)}
+    assert {one.rows for one in asked if one.layer == 0} == {2 * 8}
+
+
+@NEEDS_ONEDNN
+def test_the_share_comes_first(capsys):
+    share.main("--layers 2 --width 32 --lanes 2 --mean 8 --precision fp32 --rounds 1".split())
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith("2 layers x 32, K = 2, mean 8 tokens, batch 32, fp32: ")
+    assert "of a step are frozen products" in line
+
+
+@pytest.mark.parametrize("benchmark", [share, cost], ids=["share", "cost"])
+def test_products_that_a_processor_does_not_have_are_refused_in_words(benchmark, capsys, monkeypatch):
+    monkeypatch.setattr(share, "has_bf16_products", lambda: False)
+    with pytest.raises(SystemExit) as refused:
+        benchmark.main(["--precision", "bf16"])
+    assert refused.value.code == 2
+    assert "--precision bf16: this processor has no products of it" in capsys.readouterr().err

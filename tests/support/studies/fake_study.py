@@ -26,8 +26,7 @@ CUT = {"rows": 100, "history": 4, "target": 2, "windows": 100}
 def without_pictures() -> Iterator[None]:
     """Figures are made in here, but not turned into pictures: for reports whose pictures no test looks at."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("drawing", "plan"):
-            patch.setattr(f"analysis.figures.{module}.pictures", lambda *_: {"png": b"", "svg": b""})
+        patch.setattr("analysis.figures.drawing.pictures", lambda *_: {"png": b"", "svg": b""})
         yield
 
 

@@ -1,23 +1,65 @@
-"""Merged rows beside singles and controls: what they gain, what they are held against, and that chance wins nothing."""
+"""Controls and merged rows beside the transfers: their gains, and what they are held against."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from adapters_store.roles import CONTROLS
 from analysis.figures.heatmaps import all_squares, colour_limit, heatmap, of_merged
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import planned_cells
-from analysis.gains.comparisons import AGAINST, MEANS, MERGED, merged_gains, merged_means
+from analysis.gains.comparisons import AGAINST, MEANS, MERGED, control_means, controls, merged_gains, merged_means
 from analysis.gains.gains import gains
 from analysis.results.study_results import StudyResults
 from analysis.sections.gains import merged as section
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.page_study import study_of, with_frames
 
-TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("tone"))
+TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("polarity", "continuous"))
+DRAWS = 400
+
+
+def test_a_control_is_compared_as_a_transfer_is_and_averaged_over_targets(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), controls=CONTROLS, helpful=[("random", "hope")])
+    frame, pairs = controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)
+    assert list(zip(frame.control, frame.target, strict=True)) == [
+        (role, task.id) for task in TASKS for role in CONTROLS
+    ]
+    assert not {"p_bh", "significant"} & set(frame)
+    found = frame.set_index(["control", "target"])
+    assert found.points["random", "hope"] > found.points["self", "hope"] + 10
+    means = control_means(frame, pairs).set_index(["control", "metric"])
+    assert list(means.loc["control"].intermediate) == ["chat", "chat"]
+    row, own = means.loc["self", "macro_f1"], found.points[[("self", "hope"), ("self", "role")]]
+    of_target = pairs[pairs.metric == "macro_f1"].groupby("target").points.mean()
+    assert (row.n_targets, row.points) == (2, pytest.approx(own.mean()))
+    assert row.transfers_less_control == pytest.approx(of_target.mean() - own.mean())
+    half = 12.706 * own.std() / np.sqrt(2)
+    assert (row.low, row.high) == (
+        pytest.approx(own.mean() - half, rel=1e-3),
+        pytest.approx(own.mean() + half, rel=1e-3),
+    )
+    assert means.points["transfer", "macro_f1"] == pytest.approx(of_target.mean())
+
+
+def test_a_control_s_mean_is_over_the_targets_that_have_transfers_too(tmp_path: Path) -> None:
+    unfinished = [(one.id, "hope") for one in TASKS if one.id != "hope"]
+    store, manifest = fake_study(tmp_path, TASKS, controls=("self",), absent=unfinished)
+    frame, pairs = controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)
+    row = control_means(frame, pairs).set_index(["control", "metric"]).loc["self", "macro_f1"]
+    of_role, transfers = frame.set_index("target").points["role"], pairs.points[pairs.target == "role"].mean()
+    assert (row.n_targets, row.points, row.transfer_points) == (1, of_role, pytest.approx(transfers))
+    assert row.transfers_less_control == pytest.approx(transfers - of_role)
+
+
+# Merged rows beside singles and controls: what they gain, what they are held against, and that chance wins nothing.
+
+PARENTS = (FakeTask("hope"), FakeTask("role"), FakeTask("tone"))
 BEST = {"rule": "outputs", "best": 1, "by": "validation", "weights": {"similarity": "logme", "measures": {}}}
-DRAWS = 200
+FEW_DRAWS = 200
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +67,7 @@ def made(tmp_path_factory):
     """Three tasks, two seeds and two merged rows, of which one is good for hope, where validation chooses role."""
     return fake_study(
         tmp_path_factory.mktemp("fake"),
-        TASKS,
+        PARENTS,
         seeds=(1, 2),
         controls=("self", "random"),
         merged={"all": {}, "best": BEST},
@@ -35,10 +77,10 @@ def made(tmp_path_factory):
 
 
 def test_there_is_a_row_for_every_merged_row_and_target_in_declared_columns(made):
-    frame = merged_gains(*made, draws=DRAWS)
+    frame = merged_gains(*made, draws=FEW_DRAWS)
     assert list(frame.columns) == list(MERGED)
     assert sorted(zip(frame.row, frame.target, strict=True)) == [
-        (row, task.id) for row in ("all", "best") for task in TASKS
+        (row, task.id) for row in ("all", "best") for task in PARENTS
     ]
     best = frame[frame.row == "best"].iloc[0]
     assert (best.rule, best.best, best.by, best.weighed_by) == ("outputs", 1, "validation", "logme")
@@ -48,8 +90,8 @@ def test_differences_are_those_of_the_scores(made):
     store, manifest = made
     scores = planned_cells(store, manifest)
     by_seed = {(row.role, row.intermediate, row.target, row.seed): row.score for row in scores.itertuples()}
-    for row in merged_gains(*made, draws=DRAWS).itertuples():
-        singles = [task.id for task in TASKS if task.id != row.target]
+    for row in merged_gains(*made, draws=FEW_DRAWS).itertuples():
+        singles = [task.id for task in PARENTS if task.id != row.target]
         chosen = "role" if row.target == "hope" else singles[0]
         own = np.array([by_seed["merged", row.row, row.target, seed] for seed in (1, 2)])
         below = {
@@ -68,7 +110,7 @@ def test_differences_are_those_of_the_scores(made):
 
 def test_a_row_that_is_better_is_seen_and_its_p_is_corrected_for_the_other_rows(tmp_path):
     rows = {"all": {}, "best": BEST, "mean": {"rule": "weights"}}
-    made = fake_study(tmp_path, TASKS, controls=("self", "random"), merged=rows, helpful=[("all", "hope")])
+    made = fake_study(tmp_path, PARENTS, controls=("self", "random"), merged=rows, helpful=[("all", "hope")])
     frame = merged_gains(*made, draws=2000).set_index(["row", "target"])
     for name in AGAINST:
         assert frame.loc[("all", "hope"), f"low_less_{name}"] > 0
@@ -84,7 +126,7 @@ def test_a_row_that_is_the_chosen_single_itself_differs_by_nothing_and_has_a_p_o
     best = where["merged", "best", "hope"]
     swapped = {**best, "key": where["transfer", "role", "hope"]["key"]}
     cells = [swapped if cell is best else cell for cell in where.values()]
-    frame = merged_gains(store, manifest | {"cells": cells}, draws=DRAWS).set_index(["row", "target"])
+    frame = merged_gains(store, manifest | {"cells": cells}, draws=FEW_DRAWS).set_index(["row", "target"])
     same = frame.loc[("best", "hope")]
     assert (same.less_chosen, same.low_less_chosen, same.high_less_chosen, same.p_chosen) == (0, 0, 0, 1)
     assert same.p_max_chosen == 1
@@ -94,14 +136,16 @@ def test_equal_singles_make_no_difference_by_rounding(tmp_path):
     names = [FakeTask(name) for name in ("a", "b", "c", "d")]
     everything = [(other.id, task.id) for task in names for other in names] + [("all", task.id) for task in names]
     made = fake_study(tmp_path, names, merged={"all": {}}, constant=everything)
-    frame = merged_gains(*made, draws=DRAWS)
+    frame = merged_gains(*made, draws=FEW_DRAWS)
     assert (frame.less_singles == 0).all()
     assert (frame.p_max_singles == 1).all()
 
 
 def test_what_is_not_finished_is_said_and_compared_with_nothing(tmp_path):
     pairs = [("all", "hope"), ("role", "hope"), ("tone", "hope")]
-    frame = merged_gains(*fake_study(tmp_path, TASKS, merged={"all": {}, "best": BEST}, absent=pairs), draws=DRAWS)
+    frame = merged_gains(
+        *fake_study(tmp_path, PARENTS, merged={"all": {}, "best": BEST}, absent=pairs), draws=FEW_DRAWS
+    )
     frame = frame.set_index(["row", "target"])
     assert (frame.loc[("all", "hope"), "n_seeds"], frame.loc[("all", "hope"), "flags"]) == (0, "missing")
     assert frame.loc[("best", "hope"), ["less_chosen", "less_singles", "less_random"]].isna().all()
@@ -112,12 +156,12 @@ def test_what_is_not_finished_is_said_and_compared_with_nothing(tmp_path):
 def test_singles_that_saw_the_target_s_test_rows_are_no_peers(made, monkeypatch):
     marked = {("hope", "role")}
     monkeypatch.setattr("analysis.gains.cells.contaminated_pairs", lambda *_: marked)
-    frame = merged_gains(*made, draws=DRAWS)
+    frame = merged_gains(*made, draws=FEW_DRAWS)
     assert set(frame.chosen_single[frame.target == "hope"]) == {"tone"}
 
 
 def test_means_are_over_targets_with_intervals_of_students_t(made):
-    frame = merged_gains(*made, draws=DRAWS)
+    frame = merged_gains(*made, draws=FEW_DRAWS)
     means = merged_means(frame).set_index("row")
     assert list(merged_means(frame).columns) == list(MEANS)
     own = frame[frame.row == "all"].less_random

@@ -1,4 +1,4 @@
-"""The script that asks for known advisories in CI: what it says of an answer, of silence, and of none."""
+"""The scripts of CI: which long tests begin, and what the audit of packages says."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from tests.conftest import pytest_collection_modifyitems, pytest_runtest_setup
 
 ROOT = Path(__file__).resolve().parents[3]
 ADVISORY = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2.0"], "description": "..."}
@@ -67,3 +70,49 @@ def audited(environment):
     done = subprocess.run([sys.executable, ROOT / ".ci" / "audit"], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
+
+
+# CI leaves long tests out when their time is over, and never another test; which come first goes round.
+
+PASSED, AHEAD = "0", "9e9"  # seconds since 1970
+
+
+class Item:
+    """A test with the marks of its names."""
+
+    nodeid = "its name"
+
+    def __init__(self, *marks: str) -> None:
+        self.marks = marks
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name in self.marks
+
+
+@pytest.mark.parametrize("mark", ["slow", "simulation"])
+def test_a_long_test_is_left_out_by_name_when_its_time_is_over(mark, monkeypatch):
+    monkeypatch.setenv("EMPATHY_LONG_UNTIL", PASSED)
+    with pytest.raises(pytest.skip.Exception, match="no time was left for its name"):
+        pytest_runtest_setup(Item(mark))
+
+
+@pytest.mark.parametrize(
+    ("until", "marks"), [(PASSED, ("realdata",)), (PASSED, ()), (AHEAD, ("slow",)), (None, ("slow",))]
+)
+def test_any_other_test_begins_whenever_it_comes(until, marks, monkeypatch):
+    monkeypatch.delenv("EMPATHY_LONG_UNTIL", raising=False)
+    if until:
+        monkeypatch.setenv("EMPATHY_LONG_UNTIL", until)
+    pytest_runtest_setup(Item(*marks))
+
+
+def test_every_file_comes_first_once_in_as_many_turns_as_there_are_files(monkeypatch):
+    firsts = []
+    for turn in range(7, 10):
+        items = [SimpleNamespace(path=Path(name), number=number) for name in "cab" for number in (1, 2)]
+        monkeypatch.setenv("EMPATHY_LONG_TURN", str(turn))
+        pytest_collection_modifyitems(items)
+        assert sorted(item.path.name for item in items) == list("aabbcc")
+        assert [item.number for item in items] == [1, 2] * 3
+        firsts.append("".join(item.path.name for item in items[::2]))
+    assert sorted(firsts) == ["abc", "bca", "cab"]
