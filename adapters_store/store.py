@@ -196,6 +196,12 @@ class Store:
         """The measure of this kind with exactly these inputs; MissingRecord if there is none."""
         return stored_measure(self._measure(kind, inputs) / MEASURE, f"{kind} measure of these inputs")
 
+    def find_measure(self, kind: str, inputs: Mapping[str, Any]) -> Measure | None:
+        """As ``measure``, but None if there is none."""
+        with suppress(MissingRecord):
+            return self.measure(kind, inputs)
+        return None
+
     def measure_of(self, key: str) -> Measure:
         """The measure of this key, that of its kind and inputs; MissingRecord if there is none."""
         return stored_measure(self.root / "measures" / check_key(key) / MEASURE, f"measure {key}")

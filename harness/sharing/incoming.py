@@ -198,7 +198,10 @@ def _part(source: _Folder, names: tuple[str, str, str]) -> Part | None:
             f"{source.folder / missing}: is missing, though {'weights' if raw is None else where.name} is there"
         )
     path = source.folder / name
-    tensors = _read_safetensors(content, path) if name == weights[0] else _read_pickle(content, path)
+    try:
+        tensors = load(content) if name == weights[0] else _read_pickle(content, path)
+    except (SafetensorError, ValueError, KeyError):
+        raise BadAdapter(f"{path}: damaged, or no safetensors; get the folder again") from None
     try:
         table = json.loads(raw.decode())
     except json.JSONDecodeError as problem:
@@ -208,13 +211,6 @@ def _part(source: _Folder, names: tuple[str, str, str]) -> Part | None:
     if not isinstance(table, dict):
         raise BadAdapter(f"{where}:1: JSON, but no table of fields; get the folder again")
     return Part(where, table, _float32(tensors, path))
-
-
-def _read_safetensors(raw: bytes, where: Path) -> dict[str, Tensor]:
-    try:
-        return load(raw)
-    except (SafetensorError, ValueError, KeyError):
-        raise BadAdapter(f"{where}: damaged, or no safetensors; get the folder again") from None
 
 
 def _read_pickle(raw: bytes, where: Path) -> dict[str, Tensor]:

@@ -113,10 +113,6 @@ class Adapted:
         """The model, every parameter frozen."""
         return load_backbone(self.backbone).requires_grad_(False).to(self.torch_device)
 
-    def load(self) -> None:
-        """Read the backbone's weights."""
-        _ = self.network
-
     def switch_on(self, key: str, *, with_head: bool) -> str:
         """Make the adapter of this record the only active adapter; the name that it and its head have."""
         if (key, with_head) not in self.names:
@@ -179,7 +175,7 @@ class Pooled:
 
     def load(self) -> None:
         """Read the weights."""
-        self.adapted.load()
+        _ = self.adapted.network
 
     def __call__(self, rows: Sequence[Example]) -> NDArray[np.float64]:
         """One vector per row ``[rows, width]``."""

@@ -15,7 +15,7 @@ from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.splits.clean import NAMES
 from tasks.splits.loading import Splits, load
-from tasks.synthetic import PLANTED, UNPLANTED, lexicon, write
+from tasks.synthetic import PLANTED, lexicon, write
 from tasks.task import Example
 
 ALL = ("conv", "empdial_ei", "epitome", "news")
@@ -24,6 +24,10 @@ TASKS = (
     "conv_emoint", "conv_emopol", "conv_empathy", "empdial_ei", "empdial_role", "epitome_er",
     "epitome_ex", "epitome_ip", "news_distress", "news_emotion", "news_empathy",
 )  # fmt: skip
+UNPLANTED = (
+    *(("news_emotion", "epitome_er"), ("empdial_role", "epitome_er"), ("news_empathy", "empdial_ei")),
+    *(("epitome_er", "news_emotion"), ("empdial_ei", "news_empathy"), ("epitome_er", "conv_empathy")),
+)
 TINY = ("epitome_er", "news_emotion", "empdial_role", "news_empathy")
 KEPT, AROUND_TEXT, AROUND_PAIR = 16, 2, 3  # tokens of an input in the demo, and the special ones among them
 MARGIN = 0.1
