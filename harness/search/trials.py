@@ -76,8 +76,7 @@ def _race(
         through = {lane for lane, i in enumerate(present) if epochs[i] == trainer.epoch}
         fitted = trainer.fitted()
         going = {lane: fit.validation for lane, fit in enumerate(fitted) if lane not in through}
-        is_rung = trainer.epoch & (trainer.epoch - 1) == 0  # after epochs 1, 2, 4, 8 and so on
-        behind = _worse_half(going) if is_halving and is_rung else set[int]()
+        behind = _worse_half(going) if is_halving and _is_rung(trainer.epoch) else set[int]()
         results |= {present[lane]: TrialResult(fitted[lane], lane in behind) for lane in through | behind}
         stay = [lane for lane in going if lane not in behind]
         if stay and len(stay) < len(present):
@@ -85,6 +84,11 @@ def _race(
         watch(f"{len(present)} trials of batch size {trainer.recipe.batch_size}", trainer.epoch, max(epochs))
         present = [present[lane] for lane in stay]
     return [results[i] for i in range(len(epochs))]
+
+
+def _is_rung(epoch: int) -> bool:
+    """True after epochs 1, 2, 4, 8 and so on."""
+    return epoch & (epoch - 1) == 0
 
 
 def _worse_half(scores: Mapping[int, float]) -> set[int]:
