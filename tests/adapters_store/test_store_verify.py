@@ -1,7 +1,5 @@
 """Verifying a store: each damaged file is named once, and nothing else is."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

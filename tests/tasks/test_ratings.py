@@ -1,7 +1,5 @@
 """Ratings: several files merge, gaps stay gaps, and strangers are never compared."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """Archives made to do harm, and archives with any bytes changed: only our own errors come out, and nothing goes in."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Archives: one plain file comes out, and everything that could do harm is refused before any byte is written."""
 
-from __future__ import annotations
-
 import io
 import stat
 import tarfile

@@ -1,7 +1,5 @@
 """Results that come with the package: read where the store has no run of the study, and never mixed with one's own."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Instructions of entries: what is refused, what tasks of a file share, and that every built-in choice has one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Names that no task and no imported adapter may have: they are attributes of the library's tables of modules."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest
@@ -23,12 +21,12 @@ def model():
     BertModel(BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4))
 
 
-def test_the_list_is_that_of_the_installed_torch() -> None:
+def test_the_list_is_that_of_the_installed_torch():
     attributes = {*dir(torch.nn.ModuleDict()), *dir(torch.nn.ModuleDict), *dir(torch.nn.Module())}
     assert {name for name in attributes if ID_PATTERN.fullmatch(name)} == OF_MODULES
 
 
-def test_torch_refuses_each_name_of_the_list() -> None:
+def test_torch_refuses_each_name_of_the_list():
     for name in OF_MODULES:
         with pytest.raises(KeyError, match="already exists"):
             torch.nn.ModuleDict()[name] = torch.nn.Identity()

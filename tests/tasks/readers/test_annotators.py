@@ -1,7 +1,5 @@
 """Several annotators of a row: their labels combined, how far they agree, and what cannot be combined."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile
@@ -25,7 +23,7 @@ MEAN = ENTRY + 'kind = "continuous"\ncombine = "mean"\n'
 MAJORITY = ENTRY + 'kind = "binary"\ncombine = "majority"\n'
 
 
-def labelled(folder: Path, entry: str, *rows: str) -> tuple[list[float], tuple[str, ...]]:
+def labelled(folder, entry, *rows):
     """Labels and notes of rows of three annotators, cells between semicolons."""
     lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
     (folder / "my.csv").write_text("text;a1;a2;a3\n" + lines)
@@ -35,7 +33,7 @@ def labelled(folder: Path, entry: str, *rows: str) -> tuple[list[float], tuple[s
     return [row.label for row in examples], notes
 
 
-def marked(folder: Path, entry: str, *rows: str) -> list[tuple[float | None, ...]]:
+def marked(folder, entry, *rows):
     """The marks of rows, cells between semicolons: a1, a2, a3 and a label of its own."""
     lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
     (folder / "my.csv").write_text("text;a1;a2;a3;gold\n" + lines)
@@ -44,7 +42,7 @@ def marked(folder: Path, entry: str, *rows: str) -> list[tuple[float | None, ...
     return [row.marks for row in read_task(task, folder).rows]
 
 
-def refusal(folder: Path, entry: str, *rows: str) -> str:
+def refusal(folder, entry, *rows):
     with pytest.raises(BadInput) as caught:
         labelled(folder, entry, *rows)
     assert "\n" not in str(caught.value)
@@ -55,24 +53,24 @@ def refusal(folder: Path, entry: str, *rows: str) -> str:
     marks=st.lists(st.lists(st.floats(-9, 9) | st.none(), min_size=3, max_size=3).filter(any), min_size=1, max_size=9)
 )
 @settings(max_examples=60)
-def test_the_mean_is_over_those_who_gave_a_number(marks: list[list[float | None]]) -> None:
+def test_the_mean_is_over_those_who_gave_a_number(marks):
     rows = [";".join("" if mark is None else repr(mark) for mark in row) for row in marks]
     with tempfile.TemporaryDirectory() as folder:
         values, _ = labelled(Path(folder), MEAN, *rows)
     assert values == pytest.approx([np.mean([mark for mark in row if mark is not None]) for row in marks])
 
 
-def test_a_mean_of_decimal_commas_is_a_number(tmp_path: Path) -> None:
+def test_a_mean_of_decimal_commas_is_a_number(tmp_path):
     assert labelled(tmp_path, MEAN + 'decimal = ","\n', "1,5;2,5;3", "1;;")[0] == pytest.approx([7 / 3, 1.0])
 
 
-def test_the_majority_counts_and_a_tie_is_left_out_and_said(tmp_path: Path) -> None:
+def test_the_majority_counts_and_a_tie_is_left_out_and_said(tmp_path):
     values, notes = labelled(tmp_path, MAJORITY, "yes;no;yes", "no;;", "yes;no;", "no;no;yes", "yes;yes;yes")
     assert values == [1, 0, 0, 1]
     assert "1 of 5 rows have no majority; left out" in notes
 
 
-def test_each_annotators_label_is_renamed_and_dropped_before_they_are_combined(tmp_path: Path) -> None:
+def test_each_annotators_label_is_renamed_and_dropped_before_they_are_combined(tmp_path):
     entry = MAJORITY + 'relabel = { "Y" = "yes" }\ndrop_labels = ["?"]\n'
     values, _ = labelled(tmp_path, entry, "Y;no;yes", "?;?;no", "?;?;?")
     assert values == [1, 0]
@@ -87,9 +85,7 @@ def test_each_annotators_label_is_renamed_and_dropped_before_they_are_combined(t
         (MAJORITY + 'classes = ["no", "yes"]\n', "yes;yes;maybe", "'maybe' is not one of no, yes"),
     ],
 )
-def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(
-    tmp_path: Path, entry: str, row: str, said: str
-) -> None:
+def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(tmp_path, entry, row, said):
     message = refusal(tmp_path, entry, row)
     assert said in message and "my.csv:2" in message
 
@@ -109,14 +105,14 @@ def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(
         (MEAN + 'reader = "esconv"\n', "`combine` is for the readers 'table', 'joined' and 'turns'"),
     ],
 )
-def test_what_cannot_be_combined_is_refused_in_the_entry(tmp_path: Path, entry: str, said: str) -> None:
+def test_what_cannot_be_combined_is_refused_in_the_entry(tmp_path, entry, said):
     (tmp_path / "mine.toml").write_text(entry)
     with pytest.raises(BadEntry) as caught:
         tasks_of(tmp_path / "mine.toml")
     assert said in str(caught.value) and "mine.toml" in str(caught.value)
 
 
-def pairable(values: np.ndarray) -> list[list[float]]:
+def pairable(values):
     units = [[value for value in row if np.isfinite(value)] for row in values.tolist()]
     return [unit for unit in units if len(unit) > 1]
 
@@ -124,7 +120,7 @@ def pairable(values: np.ndarray) -> list[list[float]]:
 @pytest.mark.parametrize("is_number", [False, True])
 @given(seed=st.integers(0, 10**6), gaps=st.floats(0, 0.6))
 @settings(max_examples=40)
-def test_agreement_is_krippendorffs_alpha_as_the_analysis_computes_it(is_number: bool, seed: int, gaps: float) -> None:
+def test_agreement_is_krippendorffs_alpha_as_the_analysis_computes_it(is_number, seed, gaps):
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 4 if is_number else 2, size=(12, 3)).astype(float)  # of two values nominal is interval
     values[rng.random(values.shape) < gaps] = np.nan
@@ -133,7 +129,7 @@ def test_agreement_is_krippendorffs_alpha_as_the_analysis_computes_it(is_number:
     assert ours is None if np.isnan(theirs) else ours == pytest.approx(theirs)
 
 
-def test_the_published_example_has_its_published_alphas() -> None:
+def test_the_published_example_has_its_published_alphas():
     gap = np.nan  # Krippendorff (2011), section D: four observers, twelve units
     table = [
         [1, 2, 3, 3, 2, 1, 4, 1, 2, gap, gap, gap],
@@ -146,7 +142,7 @@ def test_the_published_example_has_its_published_alphas() -> None:
     assert krippendorff(units, is_number=True) == pytest.approx(0.849, abs=0.0005)
 
 
-def test_agreement_is_shown_before_anything_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agreement_is_shown_before_anything_trains(tmp_path, capsys):
     rows = [f"{i % 5};{i % 5};{(i + i // 7 % 2) % 5}" for i in range(200)]
     _, notes = labelled(tmp_path, MEAN, *rows)
     values = np.array([[float(cell) for cell in row.split(";")] for row in rows])
@@ -161,7 +157,7 @@ def test_agreement_is_shown_before_anything_trains(tmp_path: Path, capsys: pytes
     assert any(expected in warning for warning in json.loads(capsys.readouterr().out)["tasks"][0]["warnings"])
 
 
-def test_of_ordered_classes_agreement_counts_their_distance(tmp_path: Path) -> None:
+def test_of_ordered_classes_agreement_counts_their_distance(tmp_path):
     entry = ENTRY + 'kind = "ordinal"\nclasses = ["weak", "plain", "strong"]\ncombine = "majority"\n'
     rows = ["weak;weak;plain", "strong;strong;plain", "plain;plain;plain"]
     _, notes = labelled(tmp_path, entry, *rows)
@@ -178,9 +174,7 @@ def test_of_ordered_classes_agreement_counts_their_distance(tmp_path: Path) -> N
         (("1", "2,5", "3,5"), {"kind": "continuous", "combine": "mean", "decimal": ","}),
     ],
 )
-def test_several_label_columns_suggest_how_they_are_combined(
-    tmp_path: Path, cells: tuple[str, ...], expected: dict[str, str]
-) -> None:
+def test_several_label_columns_suggest_how_they_are_combined(tmp_path, cells, expected):
     lines = "".join(f"some words {i};{cells[i % len(cells)]};{cells[i // 2 % len(cells)]}\n" for i in range(12))
     (tmp_path / "my.csv").write_text("text;a1;a2\n" + lines)
     fields = proposal(read_file(tmp_path / "my.csv"), {"label": ["a1", "a2"]})
@@ -193,7 +187,7 @@ def test_several_label_columns_suggest_how_they_are_combined(
     )
 )
 @settings(max_examples=40)
-def test_rows_keep_what_each_annotator_answered_in_the_order_of_the_columns(marks: list[list[str]]) -> None:
+def test_rows_keep_what_each_annotator_answered_in_the_order_of_the_columns(marks):
     rows = [";".join([*row, "no"]) for row in marks] + ["yes;no;no;yes", "no;yes;yes;no"]
     gold = ENTRY.replace('["a1", "a2", "a3"]', '"gold"') + 'annotators = ["a1", "a2", "a3"]\n'
     expected = [tuple({"no": 0, "yes": 1}.get(mark) for mark in row.split(";")[:3]) for row in rows]
@@ -204,7 +198,7 @@ def test_rows_keep_what_each_annotator_answered_in_the_order_of_the_columns(mark
     assert combined == [row for row in expected if row.count(0) != row.count(1)]
 
 
-def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path: Path) -> None:
+def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path):
     assert marked(tmp_path, MEAN + 'decimal = ","\n', "1,5;;3;") == [(1.5, None, 3.0)]
     named = ENTRY.replace('["a1", "a2", "a3"]', '"gold"') + 'annotators = ["a1", "a2"]\nkind = "binary"\n'
     assert marked(tmp_path, named + 'relabel = { "Y" = "yes" }\n', "Y;no;;yes", "no;no;;no") == [(1, 0), (0, 0)]
@@ -225,7 +219,7 @@ def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path:
         ('label = "gold"\nannotators = ["a1", "a2"]\nkind = "binary"\nclasses = ["no", "yes"]\n', "annotator 2"),
     ],
 )
-def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, fields: str, said: str) -> None:
+def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path, fields, said):
     with pytest.raises(BadInput) as caught:
         marked(
             tmp_path, 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n' + fields, "yes;perhaps;no;no", "no;no;no;yes"

@@ -1,7 +1,5 @@
 """Files that fail while they are read, that are no plain files, or that would keep a reader busy: one line each."""
 
-from __future__ import annotations
-
 import errno
 import io
 import itertools
@@ -29,13 +27,13 @@ from tests.support.studies.stored import KEY
 class Broken(io.RawIOBase):
     """A file whose first bytes come, and then an error of the disk or the network."""
 
-    def __init__(self, content: bytes, code: int) -> None:
+    def __init__(self, content, code):
         self.blocks, self.code = iter([content]), code
 
-    def readable(self) -> bool:
+    def readable(self):
         return True
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer):
         block = next(self.blocks, None)
         if block is None:
             raise OSError(self.code, os.strerror(self.code))
@@ -47,7 +45,7 @@ class Broken(io.RawIOBase):
 def breaking(monkeypatch):
     """A function after which every opened file breaks once its first bytes were read."""
 
-    def breaks(content: bytes, code: int) -> None:
+    def breaks(content, code):
         def opens(self, mode="r", buffering=-1, encoding=None, errors=None, newline=None):
             file = io.BufferedReader(Broken(content, code))
             return file if "b" in mode else io.TextIOWrapper(file, encoding=encoding, newline=newline)
@@ -107,7 +105,7 @@ class Counted(str):
     __slots__ = ()
     compared = itertools.count()
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         next(Counted.compared)
         return str.__eq__(self, other)
 

@@ -1,7 +1,5 @@
 """What a config needs of a file of weights, held against the library's own models and its own account of a load."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """A backbone's folder that is not whole or does not fit itself: every command that would use it says so in one line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from types import SimpleNamespace
