@@ -4,8 +4,6 @@
 rows in each of its records, and is a third of the size without weights.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

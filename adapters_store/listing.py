@@ -5,8 +5,6 @@ request, and never while they are young. Ages are measured by the file system's 
 written for the purpose: the clocks of the hosts that share a store may differ, and jump.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -9,8 +9,6 @@ Inputs name contents by hash: the splits of a task by ``splits_hash``, an adapte
 has a version, which is raised when what is measured changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 from typing import Any

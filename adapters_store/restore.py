@@ -6,8 +6,6 @@ then whole records go in one by one, none over another, and the study's manifest
 of its own, and can name every member whose bytes are not those listed instead of refusing the first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

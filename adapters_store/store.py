@@ -1,7 +1,5 @@
 """Where finished work is kept: records and measures by their inputs, manifests by their study's name."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import shutil

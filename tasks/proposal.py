@@ -7,8 +7,6 @@ From a file with the columns ``id,seeker_post,reply,level`` and the levels 1 to 
 by the usual names of columns (``NAMES``) and, where these do not decide, by what the cells look like.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Of the machine: Python, packages, torch, device, threads, schedulers. Of a study
 store: file system, clock. ``prefetch`` brings what a study needs from the internet, so that its jobs run without.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

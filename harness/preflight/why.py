@@ -1,7 +1,5 @@
 """Why cells must be trained: what differs from the nearest stored record of the same cell, named at its root."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Tasks are baselines, imported adapters, and cells of systems. A scorer makes row
 task answers to them.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

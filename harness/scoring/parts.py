@@ -1,7 +1,5 @@
 """A scoring in parts, each written completely or not at all, so that an interrupted scoring can be resumed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

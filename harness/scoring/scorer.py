@@ -8,8 +8,6 @@ needs a mask. The mathematics is that of ``harness/training/lanes/forward.py``. 
 computed once: of a text without earlier turns most tasks make the same, and a corpus says some things many times.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Texts from a file or a pipe, one by one; a text that cannot be scored has the reason with it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """From an incoming folder to a record: an adapter that others have trained, with its head if it has one."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping

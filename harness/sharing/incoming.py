@@ -4,8 +4,6 @@ A `Source` is a folder with an adapter in the format of the adapters library, of
 files; `settings_in` and `head_in` say what its configurations mean in the library of today.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import io

@@ -5,8 +5,6 @@ against the first, record by record. On the same processor with the same threads
 elsewhere sums are rounded otherwise, and training carries that on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ once, into a store of its own in the user's cache, under the archive's sha256, w
 computed; the folder may be removed at any time.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

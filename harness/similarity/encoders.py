@@ -4,8 +4,6 @@
 model of the sentence-transformers library, or for want of it by the frozen backbone itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

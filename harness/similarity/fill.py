@@ -1,7 +1,5 @@
 """Measures how similar the tasks of a plan are; the store keeps the results, and only what it lacks is measured."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ what goes in and what comes out of a unit, so it shrinks what a parent adds: whe
 is told by ``merged`` against ``own_part``, and not against ``alone``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which frozen encoder a study uses, and the hash of its weights; nothing here loads a model."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -14,8 +14,6 @@ of a type that needs no scale, and finite. The pooler and heads of language mode
 cell uses them. Sizes are read from the file's header alone; only ``check_finite`` reads the numbers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

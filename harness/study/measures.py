@@ -3,8 +3,6 @@
 Each is computed once for every content of the splits, and read from the store from then on.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ that has learned it helps the target. The unplanted pairs share no word's meanin
 rows, an intermediate may still help by what it learned about reading such texts at all.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ about nobody's distress get a sentence that the paper found to decide levels of 
 call such a reply empathetic there. The conversations are the user's own copies; nothing of them is kept.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256

@@ -12,8 +12,6 @@ test rows with the order reversed, with letters in the place of names, and with 
 asked through the folder of answers, up to the cap of the study.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
