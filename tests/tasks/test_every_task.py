@@ -13,9 +13,9 @@ from tasks.errors import BadRow
 from tasks.ratings import arguments, constructs, ratings, themes
 from tasks.registry import Registry
 from tasks.splits.loading import load
-from tasks.synthetic import WRITERS, write
 from tasks.task import METRICS, classes_of
 from tests.support.entry_files import write_all
+from tests.support.task_files import refusal, written
 
 REGISTRY = Registry.load()
 TASKS = list(REGISTRY.tasks.values())
@@ -32,7 +32,6 @@ PAPER = {
 }
 EIGHTEEN = {name for names in PAPER.values() for name in names.split()}
 ROWS = 400
-DIGEST = "c4da4441442b18f01691b1f745e4288e6b065e82b3f0c8cd33960b2be94494e0"
 # What of an entry decides rows and scores, as the first 12 digits of its sha256. A digit changes only when results do.
 GOLDEN: dict[str, str] = {
     "annomi_behaviour": "c9bbf32c2003",
@@ -141,30 +140,17 @@ def test_a_synthetic_file_loads_through_the_real_reader_with_every_class(task, s
     assert {turn.speaker for row in rows for turn in row.context} <= {"speaker", "listener", "prompt"}
 
 
-def test_the_further_synthetic_files_are_the_same_on_every_machine(tmp_path):
-    demo = {"conv", "empdial_ei", "epitome", "news"}
-    write(tmp_path, sorted(set(WRITERS) - demo), rows=60, seed=7)
-    digest = hashlib.sha256()
-    for path in sorted(path for path in tmp_path.rglob("*") if path.is_file()):
-        digest.update(path.relative_to(tmp_path).as_posix().encode() + b"\0" + path.read_bytes())
-    assert digest.hexdigest() == DIGEST
-
-
 @every_task
 def test_metadata_is_complete(task):
     dataset = task.dataset
     for value in (task.title, task.description, dataset.title, dataset.licence, dataset.access, dataset.version):
         assert value.strip()
     assert task.title != task.id and task.description.endswith(".")
+    assert [one.id for one in TASKS if one.title == task.title] == [task.id]
     assert dataset.url.startswith("https://") and dataset.language == "en"
     sources = {"reddit", "twitter", "crowdsourced", "forum", "transcripts", "textbooks", "news comments"}
     assert dataset.data_source in sources
     assert dataset.setting in {"conversation", "social_media", "essay"}
-
-
-@every_task
-def test_titles_are_not_shared(task):
-    assert [one.id for one in TASKS if one.title == task.title] == [task.id]
 
 
 @every_task
@@ -203,11 +189,6 @@ def test_training_holds_what_the_paper_prints(name):
     assert 2e-4 < training["learning_rate"] < 1e-3
 
 
-@every_task
-def test_siblings_are_split_alike(task):
-    assert {one.split_salt for one in TASKS if one.dataset.family == task.dataset.family} == {task.split_salt}
-
-
 def test_the_adherent_behaviours_are_nine_and_five():
     relabel = REGISTRY.task("mi_adherent").columns["relabel"]
     assert set(relabel) == set(REGISTRY.task("mi_behavior").label.classes)
@@ -225,8 +206,6 @@ def test_the_adherent_behaviours_are_nine_and_five():
     ],
 )
 def test_a_rating_that_cannot_be_is_refused_with_its_line(tmp_path, row, said):
-    table = tmp_path / "mine.csv"
-    table.write_text(f"task,construct,rater,value\n{row}\n")
-    with pytest.raises(BadRow) as caught:
-        ratings([table])
-    assert f"{table}:2" in str(caught.value) and said in str(caught.value)
+    table = written(tmp_path, f"task,construct,rater,value\n{row}\n") / "my.csv"
+    message = refusal(ratings, [table], error=BadRow)
+    assert f"{table}:2" in message and said in message

@@ -11,6 +11,7 @@ from tasks.errors import BadEntry, BadInput
 from tasks.proposal import task_id
 from tasks.registry import Registry
 from tasks.task import ID_PATTERN, OF_CONTROLS, OF_MODULES, why_taken
+from tests.support.task_files import refusal
 
 LIKELY = ("values", "train", "forward")
 
@@ -36,12 +37,9 @@ def test_torch_refuses_each_name_of_the_list():
 def test_an_entry_cannot_be_called_so_and_the_line_names_file_and_a_way_out(name, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(f'files = ["a.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\n[[task]]\nid = "{name}"\n')
-    with pytest.raises(BadEntry) as caught:
-        Registry.load([tmp_path])
-    said = str(caught.value)
+    said = refusal(Registry.load, [tmp_path], error=BadEntry)
     assert said.startswith(f"{file}: id {name!r} ")
     assert said.endswith(f"call the task otherwise, say {name}_task")
-    assert "\n" not in said
 
 
 @pytest.mark.parametrize("name", [*LIKELY, *OF_CONTROLS])

@@ -4,24 +4,17 @@ import pytest
 
 from tasks.errors import BadEntry, UnknownTask
 from tasks.registry import Registry
+from tests.support.task_files import refusal, written
 
 MINIMAL = 'id = "my_task"\nfiles = ["my.csv"]\ntext = "text"\nlabel = "label"\nkind = "multiclass"\n'
 
 
-def entry(folder, text, name="mine.toml"):
-    (folder / name).write_text(text, encoding="utf-8")
-    return folder
-
-
-def refusal(folder, text):
-    with pytest.raises(BadEntry) as caught:
-        Registry.load([entry(folder, text)])
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def load(folder, text, name="mine.toml"):
+    return Registry.load([written(folder, text, name)])
 
 
 def test_five_fields_make_a_task(tmp_path):
-    task = Registry.load([entry(tmp_path, MINIMAL)]).task("my_task")
+    task = load(tmp_path, MINIMAL).task("my_task")
     assert (task.title, task.reader, task.metric, task.dataset.family) == ("my_task", "table", "macro_f1", "my_task")
     assert task.label.classes == () and not task.label.is_complete
     assert task.entry_file == str(tmp_path / "mine.toml")
@@ -30,7 +23,7 @@ def test_five_fields_make_a_task(tmp_path):
 def test_tasks_inherit_the_top_fields_and_override_them(tmp_path):
     text = MINIMAL.replace('id = "my_task"\n', "training = { epochs = 2 }\n")
     text += '[[task]]\nid = "one"\n[[task]]\nid = "two"\nlabel = "other"\ntraining = { epochs = 3 }\n'
-    registry = Registry.load([entry(tmp_path, text)])
+    registry = load(tmp_path, text)
     one, two = registry.task("one"), registry.task("two")
     assert (one.label.column, two.label.column) == ("label", "other")
     assert (one.training, two.training) == ({"epochs": 2}, {"epochs": 3})
@@ -41,9 +34,9 @@ def test_tasks_inherit_the_top_fields_and_override_them(tmp_path):
 def test_tasks_of_one_file_inherit_no_common_title(tmp_path):
     several = '[[task]]\nid = "one"\n[[task]]\nid = "two"\n'
     text = MINIMAL.replace('id = "my_task"\n', 'title = "Mine"\n')
-    assert "`title` above [[task]] would name 2 tasks alike" in refusal(tmp_path, text + several)
-    entry(tmp_path, text + several.replace('"one"', '"one"\ntitle = "One"').replace('"two"', '"two"\ntitle = "Two"'))
-    assert Registry.load([tmp_path]).task("two").title == "Two"
+    assert "`title` above [[task]] would name 2 tasks alike" in refusal(load, tmp_path, text + several, error=BadEntry)
+    both = several.replace('"one"', '"one"\ntitle = "One"').replace('"two"', '"two"\ntitle = "Two"')
+    assert load(tmp_path, text + both).task("two").title == "Two"
 
 
 def test_tasks_are_sorted_by_id():
@@ -57,21 +50,20 @@ def test_an_unknown_task_is_answered_with_the_nearest_name():
 
 
 def test_the_same_id_in_two_files_names_both(tmp_path):
-    entry(tmp_path, MINIMAL, "a.toml")
-    with pytest.raises(BadEntry) as caught:
-        Registry.load([entry(tmp_path, MINIMAL, "b.toml")])
-    assert "a.toml" in str(caught.value) and "b.toml" in str(caught.value)
+    written(tmp_path, MINIMAL, "a.toml")
+    message = refusal(load, tmp_path, MINIMAL, "b.toml", error=BadEntry)
+    assert "a.toml" in message and "b.toml" in message
 
 
 @pytest.mark.parametrize(("name", "said"), [("epitome_er", "epitome.toml"), ("../up", "../up")])
 def test_an_id_that_is_taken_or_could_leave_its_folder_is_refused(tmp_path, name, said):
-    assert said in refusal(tmp_path, MINIMAL.replace("my_task", name))
+    assert said in refusal(load, tmp_path, MINIMAL.replace("my_task", name), error=BadEntry)
 
 
 @pytest.mark.parametrize("field", ["id", "files", "text", "label", "kind"])
 def test_a_missing_mandatory_field_is_named(tmp_path, field):
     text = "".join(line + "\n" for line in MINIMAL.splitlines() if not line.startswith(field))
-    assert f"{field} missing" in refusal(tmp_path, text)
+    assert f"{field} missing" in refusal(load, tmp_path, text, error=BadEntry)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +83,7 @@ def test_a_missing_mandatory_field_is_named(tmp_path, field):
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_what_would(tmp_path, line, said):
-    message = refusal(tmp_path, MINIMAL + line + "\n")
+    message = refusal(load, tmp_path, MINIMAL + line + "\n", error=BadEntry)
     assert said in message and "mine.toml" in message
 
 
@@ -101,10 +93,10 @@ def test_a_folder_of_entries_that_is_not_there_is_an_error(tmp_path):
 
 
 def test_a_lone_task_searches_its_own_split_salt(tmp_path):
-    assert Registry.load([entry(tmp_path, MINIMAL)]).task("my_task").split_salt is None
+    assert load(tmp_path, MINIMAL).task("my_task").split_salt is None
 
 
 def test_tasks_of_one_family_get_one_split_salt(tmp_path):
-    registry = Registry.load([entry(tmp_path, MINIMAL + 'family = "epitome"\n')])
+    registry = load(tmp_path, MINIMAL + 'family = "epitome"\n')
     assert registry.task("my_task").split_salt == registry.task("epitome_er").split_salt is not None
     assert registry.task("mi_behavior").split_salt == registry.task("mi_adherent").split_salt == 0

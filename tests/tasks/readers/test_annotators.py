@@ -12,41 +12,31 @@ from hypothesis import strategies as st
 
 from analysis.ratings.agreement import alpha
 from harness.cli.main import main
-from tasks.errors import BadEntry, BadInput
+from tasks.errors import BadEntry
 from tasks.proposal import proposal, read_file
 from tasks.readers import read_task
 from tasks.readers.labels import krippendorff
-from tasks.registry import tasks_of
+from tests.support.task_files import own_task, refusal, written
 
 ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = ["a1", "a2", "a3"]\n'
 MEAN = ENTRY + 'kind = "continuous"\ncombine = "mean"\n'
 MAJORITY = ENTRY + 'kind = "binary"\ncombine = "majority"\n'
 
 
+def known(folder, entry, *rows, header="text;a1;a2;a3"):
+    lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
+    return read_task(own_task(written(folder, f"{header}\n{lines}"), entry + 'delimiter = ";"\n'), folder)
+
+
 def labelled(folder, entry, *rows):
     """Labels and notes of rows of three annotators, cells between semicolons."""
-    lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
-    (folder / "my.csv").write_text("text;a1;a2;a3\n" + lines)
-    (folder / "mine.toml").write_text(entry + 'delimiter = ";"\n')
-    (task,) = tasks_of(folder / "mine.toml")
-    _, examples, notes = read_task(task, folder)
+    _, examples, notes = known(folder, entry, *rows)
     return [row.label for row in examples], notes
 
 
 def marked(folder, entry, *rows):
     """The marks of rows, cells between semicolons: a1, a2, a3 and a label of its own."""
-    lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
-    (folder / "my.csv").write_text("text;a1;a2;a3;gold\n" + lines)
-    (folder / "mine.toml").write_text(entry + 'delimiter = ";"\n')
-    (task,) = tasks_of(folder / "mine.toml")
-    return [row.marks for row in read_task(task, folder).rows]
-
-
-def refusal(folder, entry, *rows):
-    with pytest.raises(BadInput) as caught:
-        labelled(folder, entry, *rows)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return [row.marks for row in known(folder, entry, *rows, header="text;a1;a2;a3;gold").rows]
 
 
 @given(
@@ -86,7 +76,7 @@ def test_each_annotators_label_is_renamed_and_dropped_before_they_are_combined(t
     ],
 )
 def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(tmp_path, entry, row, said):
-    message = refusal(tmp_path, entry, row)
+    message = refusal(labelled, tmp_path, entry, row)
     assert said in message and "my.csv:2" in message
 
 
@@ -106,10 +96,8 @@ def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(tmp_pa
     ],
 )
 def test_what_cannot_be_combined_is_refused_in_the_entry(tmp_path, entry, said):
-    (tmp_path / "mine.toml").write_text(entry)
-    with pytest.raises(BadEntry) as caught:
-        tasks_of(tmp_path / "mine.toml")
-    assert said in str(caught.value) and "mine.toml" in str(caught.value)
+    message = refusal(own_task, tmp_path, entry, error=BadEntry)
+    assert said in message and "mine.toml" in message
 
 
 def pairable(values):
@@ -220,12 +208,8 @@ def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path)
     ],
 )
 def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path, fields, said):
-    with pytest.raises(BadInput) as caught:
-        marked(
-            tmp_path, 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n' + fields, "yes;perhaps;no;no", "no;no;no;yes"
-        )
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    entry = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n' + fields
+    assert said in refusal(marked, tmp_path, entry, "yes;perhaps;no;no", "no;no;no;yes")
 
 
 # A row of one annotator each.
@@ -234,10 +218,8 @@ LONG = 'reader = "table"\ntext = "text"\nlabel = "rating"\nannotator = "who"\n'
 
 
 def long_task(folder, rows, more='kind = "continuous"\nrow_id = "item"\n', header="item,who,text,rating"):
-    (folder / "long.csv").write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
-    (folder / "long.toml").write_text(f'id = "long"\nfiles = ["long.csv"]\n{LONG}{more}', encoding="utf-8")
-    (task,) = tasks_of(folder / "long.toml")
-    return task
+    table = "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"
+    return own_task(written(folder, table, "long.csv"), f'id = "long"\nfiles = ["long.csv"]\n{LONG}{more}')
 
 
 def test_the_rows_of_an_item_are_one_row_with_what_each_annotator_said(tmp_path):
@@ -259,14 +241,9 @@ def test_a_wide_table_of_the_same_annotators_gives_the_same_rows_and_agreement(t
     rng.shuffle(long)
     ours = read_task(long_task(tmp_path, long, 'kind = "binary"\nrow_id = "item"\n'), tmp_path)
     table = ["item,text,a0,a1,a2,a3", *(",".join([id, text, *marks]) for id, text, marks in wide)]
-    (tmp_path / "wide.csv").write_text("\n".join(table) + "\n")
-    (tmp_path / "wide.toml").write_text(
-        'id = "wide"\nfiles = ["wide.csv"]\ntext = "text"\nlabel = ["a0", "a1", "a2", "a3"]\nkind = "binary"\n'
-        'combine = "majority"\nrow_id = "item"\n',
-        encoding="utf-8",
-    )
-    (task,) = tasks_of(tmp_path / "wide.toml")
-    theirs = read_task(task, tmp_path)
+    entry = ENTRY.replace('["a1", "a2", "a3"]', '["a0", "a1", "a2", "a3"]') + 'row_id = "item"\n'
+    entry += 'kind = "binary"\ncombine = "majority"\n'
+    theirs = read_task(own_task(written(tmp_path, "\n".join(table) + "\n"), entry), tmp_path)
     assert sorted(ours.rows) == sorted(theirs.rows)
     assert {note.partition("alpha")[2] for note in ours.notes} == {note.partition("alpha")[2] for note in theirs.notes}
 
@@ -279,9 +256,8 @@ def test_a_wide_table_of_the_same_annotators_gives_the_same_rows_and_agreement(t
     ],
 )
 def test_rows_of_an_item_that_contradict_each_other_are_refused_with_both_lines(tmp_path, rows, said):
-    with pytest.raises(BadInput) as caught:
-        read_task(long_task(tmp_path, rows), tmp_path)
-    assert said in str(caught.value) and "long.csv:2" in str(caught.value)
+    message = refusal(read_task, long_task(tmp_path, rows), tmp_path)
+    assert said in message and "long.csv:2" in message
 
 
 def test_without_an_id_rows_of_equal_texts_are_one_item(tmp_path):
@@ -293,16 +269,10 @@ def test_without_an_id_rows_of_equal_texts_are_one_item(tmp_path):
 def test_turns_of_several_annotators_are_one_turn_in_the_context(tmp_path):
     rows = [(d, t, who, f"{d} says {t}", ("x", "y")[(t + (who == "a")) % 2]) for d in ("d1", "d2") for t in (1, 2, 3) for who in "abc"]  # fmt: skip  # noqa: E501
     random.Random(2).shuffle(rows)
-    (tmp_path / "turns.csv").write_text(
-        "\n".join(["dialogue,turn,who,said,code", *(",".join(map(str, r)) for r in rows)])
-    )
-    (tmp_path / "turns.toml").write_text(
-        'id = "turns_of"\nfiles = ["turns.csv"]\nreader = "turns"\ngroup = "dialogue"\nturn = "turn"\ntext = "said"\n'
-        'label = "code"\nkind = "binary"\nannotator = "who"\n',
-        encoding="utf-8",
-    )
-    (task,) = tasks_of(tmp_path / "turns.toml")
-    read = read_task(task, tmp_path)
+    entry = 'id = "turns_of"\nfiles = ["my.csv"]\nreader = "turns"\ngroup = "dialogue"\nturn = "turn"\ntext = "said"\n'
+    entry += 'label = "code"\nkind = "binary"\nannotator = "who"\n'
+    table = "\n".join(["dialogue,turn,who,said,code", *(",".join(map(str, row)) for row in rows)])
+    read = read_task(own_task(written(tmp_path, table), entry), tmp_path)
     assert len(read.rows) == 6
     for row in read.rows:
         place = int(row.id.partition(":")[2])

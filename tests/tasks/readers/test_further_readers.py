@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.errors import BadEntry, BadInput, MissingData
+from tasks.errors import BadEntry, MissingData
 from tasks.readers import read, read_task
 from tasks.readers.published import value_of
 from tasks.registry import Registry
 from tasks.splits.loading import load
 from tasks.synthetic import write
 from tasks.task import Turn
+from tests.support.task_files import refusal, written
 
 REGISTRY = Registry.load()
 QACT, QINT = REGISTRY.task("empdial_qact"), REGISTRY.task("empdial_qint")
@@ -25,20 +26,6 @@ TURNS = (
     "conv_id,utterance_idx,context,prompt,speaker_idx,utterance,set_id,utterance_split,question_count,"
     "labeled_question_idx,act_list,intent_list,act_source,intent_source\n"
 )
-
-
-def written(folder, content, name):
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content.encode())
-    return folder
-
-
-def refusal(task, data):
-    with pytest.raises(BadInput) as caught:
-        read(task, data)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def labels(task, data):
@@ -89,7 +76,7 @@ def test_human_questions_are_those_that_people_labelled(dialogue):
 def test_lists_that_do_not_fit_are_refused_with_their_line(dialogue, old, new, said):
     file = dialogue / QACT.files[0]
     file.write_text(file.read_text().replace(old, new))
-    message = refusal(QACT, dialogue)
+    message = refusal(read, QACT, dialogue)
     assert f"{file}:3" in message and said in message
 
 
@@ -251,7 +238,7 @@ OTHER_SHAPES = (
 def test_what_no_reader_can_use_is_refused_in_one_line_with_its_place(tmp_path, task, files, said):
     for name, content in files.items():
         written(tmp_path, content, name)
-    assert said in refusal(task, tmp_path)
+    assert said in refusal(read, task, tmp_path)
 
 
 def test_labels_may_be_renamed_dropped_and_joined(tmp_path):

@@ -20,7 +20,8 @@ from tasks.splits.loading import load
 from tasks.synthetic import write
 from tasks.task import Turn
 from tests.support.entry_files import write_all
-from tests.tasks.readers.test_further_readers import CHATS, MI, QACT, SESSIONS, TURNS, written
+from tests.support.task_files import written
+from tests.tasks.readers.test_further_readers import CHATS, MI, QACT, SESSIONS, TURNS
 
 REGISTRY = Registry.load()
 STRATEGY, REPLY = REGISTRY.task("esconv_strategy"), REGISTRY.task("control_reply")

@@ -5,28 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import BadEntry, BadInput, MissingData
+from tasks.errors import BadEntry, MissingData
 from tasks.readers import read
 from tasks.registry import Registry
 from tasks.task import Turn
+from tests.support.task_files import refusal, written
 
 ESSAYS = "conversation_id\tarticle_id\tessay\tempathy\tdistress\tessay_id\temotion\n"
 ESSAY_FILES = Registry.load().task("news_emotion").files
 TURNS = "conversation_id\tturn_id\ttext\tEmotionalPolarity\tEmotion\tEmpathy\tarticle_id\n"
 TURN_FILES = Registry.load().task("conv_empathy").files
-
-
-def written(folder, content, name):
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
-
-
-def refusal(task, data):
-    with pytest.raises(BadInput) as caught:
-        read(task, data)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.fixture
@@ -89,7 +77,7 @@ def test_essays_and_turns_share_their_blocks(essays, turns):
 )
 def test_turns_and_gold_that_do_not_fit_are_refused_with_their_files(turns, content, place, said):
     written(turns, content, TURN_FILES[place])
-    message = refusal(Registry.load().task("conv_empathy"), turns)
+    message = refusal(read, Registry.load().task("conv_empathy"), turns)
     assert all(part in message for part in said)
 
 
@@ -145,7 +133,7 @@ def test_an_unknown_actor_is_refused(dialogues):
     task = Registry.load().task("empdial_role")
     file = dialogues / task.files[0]
     file.write_text(file.read_text().replace(",listener,", ",robot,"))
-    assert f"{file}:4" in refusal(task, dialogues)
+    assert f"{file}:4" in refusal(read, task, dialogues)
 
 
 def test_reading_never_changes_the_folder(dialogues):

@@ -7,9 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from tasks.errors import BadEntry, BadInput, MissingData
+from tasks.errors import BadEntry, MissingData
 from tasks.readers import read, read_task
 from tasks.task import Dataset, Label, Task, Turn
+from tests.support.task_files import refusal, written
 
 SHORT = "text,label\ngood day,yes\nbad day,no\n"
 
@@ -17,20 +18,6 @@ SHORT = "text,label\ngood day,yes\nbad day,no\n"
 def table_task(name="my.csv", kind="multiclass", classes=(), **columns):
     label = Label("label", kind, classes)
     return Task("mine", Dataset("mine", "Mine", "mine"), "Mine", (name,), "table", label, {"text": "text"} | columns)
-
-
-def written(folder, content, name="my.csv"):
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return folder
-
-
-def refusal(task, data):
-    with pytest.raises(BadInput) as caught:
-        read(task, data)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def texts(task, data):
@@ -67,7 +54,7 @@ def test_csv_dialects_give_the_same_rows(tmp_path, content):
 def test_quoted_cells_hold_line_ends_and_delimiters(tmp_path):
     data = written(tmp_path, 'text,label\n"one\ntwo, ""three""",yes\nfour,no\nfive,nope\n')
     assert texts(table_task(classes=("yes", "no", "nope")), data) == ['one\ntwo, "three"', "four", "five"]
-    assert "my.csv:5" in refusal(table_task(classes=("yes", "no")), data)
+    assert "my.csv:5" in refusal(read, table_task(classes=("yes", "no")), data)
 
 
 def test_all_formats_give_the_same_rows(tmp_path):
@@ -114,9 +101,9 @@ def test_columns_that_nobody_asked_for_are_not_kept(tmp_path, name):
 
 def test_an_encoding_is_used_and_its_lack_named(tmp_path):
     data = written(tmp_path, "text,label\nplain,no\nna\xefve,yes\n".encode("cp1252"))
-    assert "my.csv:3" in refusal(table_task(), data)
+    assert "my.csv:3" in refusal(read, table_task(), data)
     assert texts(table_task(encoding="cp1252"), data) == ["plain", "na\xefve"]
-    assert "cp999" in refusal(table_task(encoding="cp999"), data)
+    assert "cp999" in refusal(read, table_task(encoding="cp999"), data)
 
 
 def test_a_changed_file_is_read_again(tmp_path):
@@ -178,7 +165,7 @@ MANY = "text,label\n" + "".join(f"some words,{i}\n" for i in range(101))
     ],
 )
 def test_a_broken_table_is_refused_with_file_and_line(tmp_path, content, said):
-    assert said in refusal(table_task(), written(tmp_path, content))
+    assert said in refusal(read, table_task(), written(tmp_path, content))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +191,7 @@ def test_a_broken_table_is_refused_with_file_and_line(tmp_path, content, said):
     ],
 )
 def test_what_an_entry_does_not_allow_is_refused_with_its_line(tmp_path, task, content, said):
-    message = refusal(task, written(tmp_path, content, task.files[0]))
+    message = refusal(read, task, written(tmp_path, content, task.files[0]))
     assert all(part in message for part in said.split(" ... "))
 
 
@@ -215,7 +202,7 @@ def test_a_continuous_label_stays_a_number(tmp_path):
 
 def test_a_message_never_repeats_a_long_cell(tmp_path):
     secret = "a sentence that somebody wrote in distress and no log may hold"
-    message = refusal(table_task(classes=("yes", "no")), written(tmp_path, f"text,label\nyes,{secret}\n"))
+    message = refusal(read, table_task(classes=("yes", "no")), written(tmp_path, f"text,label\nyes,{secret}\n"))
     assert "distress" not in message and f"({len(secret)} characters)" in message
 
 

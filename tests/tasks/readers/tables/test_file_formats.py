@@ -7,6 +7,7 @@ import json
 import lzma
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tasks.proposal import proposal, read_file
 from tasks.readers import read, streams
 from tasks.readers.raw import read_raw
 from tasks.task import Dataset, Label, Task
+from tests.support import task_files
 
 POSTS = [
     {"id": f"p{i}", "post": {"body": f"words {i}", "votes": [i, {"up": 1}]}, "kind": {"name": ("no", "yes")[i % 2]}}
@@ -41,10 +43,9 @@ def a_task(name, text="text", label="label", **columns):
 
 
 def refusal(path, columns=("text", "label")):
-    with pytest.raises(BadInput) as caught:
-        read_raw(path, columns=columns)
-    assert "\n" not in str(caught.value) and path.name in str(caught.value)
-    return str(caught.value)
+    message = task_files.refusal(partial(read_raw, columns=columns), path)
+    assert path.name in message
+    return message
 
 
 def written(folder, name, records):

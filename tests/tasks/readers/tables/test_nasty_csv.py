@@ -3,8 +3,8 @@
 from harness.training.inputs import InputFormat
 from harness.training.tokenizer import load_tokenizer
 from tasks.readers import read
-from tasks.registry import Registry
 from tasks.splits.loading import load
+from tests.support.task_files import own_task, written
 
 TEXTS = (
     'He said "no; never" and left',
@@ -30,9 +30,8 @@ def nasty(folder, copies=1):
     texts = [text if copy == 0 else f"{copy} {text}" for copy in range(copies) for text in TEXTS]
     cells = ['"' + text.replace('"', '""') + '"' for text in texts]
     lines = ["label;unused;the text", *(f"{'yes' if i % 2 else 'no'};;{cell}" for i, cell in enumerate(cells))]
-    (folder / "nasty.csv").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\r\n\r\n")
-    (folder / "nasty.toml").write_text(ENTRY)
-    return Registry.load([folder]).task("nasty"), texts
+    written(folder, b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\r\n\r\n", "nasty.csv")
+    return own_task(folder, ENTRY), texts
 
 
 def test_every_text_comes_back_as_it_was(tmp_path):

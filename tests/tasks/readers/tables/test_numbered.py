@@ -1,6 +1,7 @@
 """Labels of one's own on the rows of a table without ids: the same rows and splits, and what is refused."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from tasks.registry import Registry
 from tasks.splits.loading import load
 from tasks.synthetic import write
 from tests.support.systems.intents import ENTRY, ROWS, write_entry, write_intents
+from tests.support.task_files import refusal
 
 ONE_ROW = "row,intent\n3,neutral\n"
 
@@ -66,9 +68,7 @@ def test_labels_follow_the_numbers_in_any_order_and_rows_without_one_are_left_ou
 def test_intents_that_name_no_row_or_none_of_the_classes_are_refused_in_one_line(tmp_path, content, said):
     write(tmp_path, ["iempathize"], rows=20, seed=1)
     (tmp_path / "intents.csv").write_text(content, encoding="utf-8")
-    with pytest.raises(BadInput, match=said) as problem:
-        read(task_of(tmp_path), tmp_path)
-    assert "\n" not in str(problem.value)
+    assert re.search(said, refusal(read, task_of(tmp_path), tmp_path))
 
 
 def test_two_files_and_a_column_of_numbers_are_needed(data, tmp_path):
