@@ -1,7 +1,5 @@
 """Files of a task as a person writes them, and the single line with which one that is wrong is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -8,8 +8,6 @@ stood there before or what an undisturbed run writes, and the store must be soun
 out.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import importlib

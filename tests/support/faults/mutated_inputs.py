@@ -9,8 +9,6 @@ test_fuzz_archives.py).
 Exit code 1 if anything but a BadInput or StoreError came out.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Archives of results that somebody has changed, with lists that agree or not."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

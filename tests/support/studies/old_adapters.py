@@ -1,7 +1,5 @@
 """Folders as adapters 0.1.0 saved them, for a tiny backbone: its fields, its version, pickles of tensors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
