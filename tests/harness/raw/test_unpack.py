@@ -1,6 +1,5 @@
 """Archives: one plain file comes out, and everything that could do harm is refused before any byte is written."""
 
-import io
 import stat
 import tarfile
 import zipfile
@@ -11,6 +10,7 @@ from harness.raw import unpack as archives
 from harness.raw.fetch import fetch
 from harness.raw.unpack import BadArchive, unpack_member
 from tasks.task import Download
+from tests.support.studies.forged import special, tar_of
 
 TEXT = b"id,text\n1,words\n"
 
@@ -24,20 +24,8 @@ def make_zip(path, members, compression=zipfile.ZIP_DEFLATED):
 
 
 def make_tar(path, members, mode="w:gz"):
-    """A tar of TarInfo or name, with content or None."""
-    with tarfile.open(path, mode) as made:
-        for name, content in members:
-            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
-            if content is not None:
-                info.size = len(content)
-            made.addfile(info, io.BytesIO(content or b""))
+    path.write_bytes(tar_of(members, mode))
     return path
-
-
-def special(name, kind, link=""):
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, link
-    return info
 
 
 def zip_link():
