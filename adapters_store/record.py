@@ -98,7 +98,7 @@ def _sealed(plain: Mapping[str, Any]) -> bytes:
 def unseal(raw: bytes, where: Path) -> dict[str, Any]:
     """The body of a sealed file in today's schema; CorruptRecord when a byte differs, StoreError when it is newer."""
     try:
-        body = json.loads(raw.decode())
+        body: dict[str, Any] = json.loads(raw.decode())
         del body[CHECKSUM]
         is_whole = _sealed(body) == raw
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -196,8 +196,7 @@ class Pack:
         for chosen, places in self._passes(numbers, len(windows)).items():
             lanes, own = self.lanes(chosen, frozen.dtype), [windows[place] for place in places]
             every[np.ix_(chosen, places)] = _computed(frozen, lanes, own, pad_id, has_segments=has_segments)
-        means = [[every[lane, row].mean(axis=0) for row in numbers[name]] for lane, name in enumerate(self.readings)]
-        return np.stack([np.stack(of_lane) for of_lane in means])
+        return np.stack([_means(every[lane], numbers[name]) for lane, name in enumerate(self.readings)])
 
     def _passes(self, numbers: Mapping[str, Sequence[list[int]]], count: int) -> dict[tuple[int, ...], list[int]]:
         """The sequences that the same lanes read, by their lanes."""
@@ -234,6 +233,11 @@ def _computed(
     if frozen.device.type == "cpu":
         return scored(frozen, lanes, rows, pad_id, has_segments=has_segments).numpy()
     return predicted(frozen, lanes, [(row,) for row in rows], pad_id, has_segments=has_segments)
+
+
+def _means(logits: NDArray[np.float32], rows: Sequence[list[int]]) -> NDArray[np.float32]:
+    """``[rows, outputs]`` of ``[sequences, outputs]``."""
+    return np.stack([logits[row].mean(axis=0) for row in rows])
 
 
 MOST_LANES = 24  # of a pass: more save little time and need more memory
