@@ -77,7 +77,7 @@ class CellResult:
         labels = np.concatenate([fold.labels("test") for fold in folds])
         logits = np.concatenate([fold.logits["test"] for fold in folds])
         further = metrics.secondary(self.recipe.kind, metric, labels, logits)
-        liveness = [fold.proofs.get("liveness") for fold in folds]
+        liveness = [value for fold in folds if (value := fold.proofs.get("liveness")) is not None]
         results = {
             **first.proofs,
             "metric": metric,
@@ -94,7 +94,7 @@ class CellResult:
                 name: {part: sum(fold.cut[name][part] for fold in folds) for part in counts}
                 for name, counts in first.cut.items()
             },
-            "liveness": None if None in liveness else min(liveness),  # the least over the folds; None for a baseline
+            "liveness": min(liveness) if len(liveness) == len(folds) else None,  # the least; None for a baseline
             **({"unanswered": unanswered} if (unanswered := self._unanswered()) else {}),
         }
         if len(folds) > 1:
