@@ -33,7 +33,7 @@ def hub(monkeypatch, tmp_path, online):
     """A hub of local folders by id; what was downloaded once is in its cache and to be had offline."""
     folders, cached = {}, set()
 
-    def snapshot_download(name, allow_patterns, local_files_only):
+    def snapshot_download(name, revision, allow_patterns, local_files_only):
         if name not in folders or (local_files_only and name not in cached):
             raise LocalEntryNotFoundError(f"no {name}")
         cached.add(name)
