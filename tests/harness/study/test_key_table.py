@@ -1,6 +1,5 @@
 """What changes a cell's key and what does not: a change at a time, from files and study to the key."""
 
-import csv
 import dataclasses
 import json
 
@@ -16,6 +15,7 @@ from harness.study.config import StudyConfig
 from harness.study.methods import Adapter
 from tasks.registry import tasks_of
 from tasks.splits.loading import load
+from tests.support.entry_files import write_rows
 
 ENTRY = {
     "id": "tone", "files": ["rows.csv"], "text": "text", "label": "tone", "kind": "multiclass",
@@ -48,10 +48,7 @@ class Given:
 
     def key(self):
         """The cell's key, planned from what stands on disk now."""
-        with (self.folder / "rows.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(self.rows[0]))
-            writer.writeheader()
-            writer.writerows(self.rows)
+        write_rows(self.folder / "rows.csv", self.rows)
         (self.folder / "tone.toml").write_text(toml(self.entry), encoding="utf-8")
         (self.folder / "tokenizer.json").write_text(json.dumps(self.tokenizer), encoding="utf-8")
         (self.folder / "config.json").write_text(json.dumps(self.config), encoding="utf-8")
