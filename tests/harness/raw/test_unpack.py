@@ -106,16 +106,22 @@ def test_an_encrypted_member_is_refused(tmp_path):
         unpack_member(made, "rows.csv", tmp_path / "out")
 
 
-def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, monkeypatch):
-    packed = make_zip(tmp_path / "packed.zip", [("a/one.csv", TEXT), ("a/two.csv", TEXT * 2), ("b", b"x")])
-    fetched = []
+@pytest.fixture
+def fetched(tmp_path, monkeypatch):
+    """The addresses that were asked for, each of which gives the archive of a test."""
+    addresses = []
 
     def copy(download, target, watch):
-        fetched.append(download.url)
+        addresses.append(download.url)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(packed.read_bytes())
+        target.write_bytes((tmp_path / "packed.zip").read_bytes())
 
     monkeypatch.setattr("harness.raw.fetch._fetch_file", copy)
+    return addresses
+
+
+def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, fetched):
+    make_zip(tmp_path / "packed.zip", [("a/one.csv", TEXT), ("a/two.csv", TEXT * 2), ("b", b"x")])
     url, data = "https://example.org/packed.zip", tmp_path / "data"
     wanted = [Download(url, f"set/{name}", archive_member=f"a/{name}") for name in ("one.csv", "two.csv")]
     assert [is_new for _, is_new in fetch(wanted, data, lambda *_: None)] == [True, True]
@@ -127,14 +133,8 @@ def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, monkeypatch):
     ]
 
 
-def test_a_fetch_of_an_unsafe_archive_leaves_nothing(tmp_path, monkeypatch):
-    packed = BAD["zip-parent"](tmp_path / "packed.zip")
-
-    def copy(download, target, watch):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(packed.read_bytes())
-
-    monkeypatch.setattr("harness.raw.fetch._fetch_file", copy)
+def test_a_fetch_of_an_unsafe_archive_leaves_nothing(tmp_path, fetched):
+    BAD["zip-parent"](tmp_path / "packed.zip")
     wanted = [Download("https://example.org/packed.zip", "rows.csv", archive_member="rows.csv")]
     with pytest.raises(BadArchive, match="outside"):
         list(fetch(wanted, tmp_path / "data", lambda *_: None))

@@ -12,7 +12,6 @@ from tasks.errors import BadEntry, MissingData
 from tasks.readers import read, read_task
 from tasks.readers.published import value_of
 from tasks.registry import Registry
-from tasks.splits.loading import load
 from tasks.synthetic import write
 from tasks.task import Turn
 from tests.support.task_files import refusal, written
@@ -135,19 +134,6 @@ def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path):
 def test_a_join_needs_two_files(tmp_path):
     with pytest.raises(BadEntry, match="labels, texts"):
         read(replace(HOPE, files=HOPE.files[:1]), tmp_path)
-
-
-def test_both_forms_of_esconv_give_the_same_turns(tmp_path):
-    write(tmp_path, ["esconv"], rows=600, seed=1)
-    whole = read(STRATEGY, tmp_path)
-    assert max(len(row.context) for row in whole) > 4 and whole[-1].context[0].speaker == "speaker"
-    (tmp_path / STRATEGY.files[0]).unlink()
-    flat = read(STRATEGY, tmp_path)
-    assert [(row.text, row.label, row.context[-4:]) for row in whole] == [
-        (row.text, row.label, row.context) for row in flat
-    ]
-    assert len({row.group for row in flat}) == len({row.group for row in whole})
-    assert any("ESConv.json" in warning for warning in load(QUESTION, tmp_path).warnings)
 
 
 def test_a_strategy_alone_is_a_yes_or_no_of_every_turn(tmp_path):

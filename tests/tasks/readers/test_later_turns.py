@@ -143,8 +143,12 @@ def test_both_forms_of_esconv_tell_the_same_up_to_the_last_supporter(tmp_path):
     whole = read(STRATEGY, tmp_path)
     (tmp_path / STRATEGY.files[0]).unlink()
     flat = read(STRATEGY, tmp_path)
-    assert max(len(row.after) for row in whole) > LONGEST
+    assert any("ESConv.json" in warning for warning in load(STRATEGY, tmp_path).warnings)
+    assert max(len(row.after) for row in whole) > LONGEST and max(len(row.context) for row in whole) >= LONGEST
+    assert whole[-1].context[0].speaker == "speaker"
+    assert len({row.group for row in flat}) == len({row.group for row in whole})
     for row, other in zip(whole, flat, strict=True):
+        assert (row.text, row.label, row.context[1 - LONGEST :]) == (other.text, other.label, other.context)
         assert row.after[len(other.after) :] == row.after[-1:]  # the seeker has the last word, which no line holds
         assert row.after[: len(other.after)] == other.after
 
