@@ -15,9 +15,9 @@ from tests.support.studies.forged import special, tar_of
 TEXT = b"id,text\n1,words\n"
 
 
-def make_zip(path, members, compression=zipfile.ZIP_DEFLATED):
+def make_zip(path, members):
     """A zip of (name or ZipInfo, content) pairs."""
-    with zipfile.ZipFile(path, "w", compression) as made:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for name, content in members:
             made.writestr(name, content)
     return path

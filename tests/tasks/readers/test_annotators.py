@@ -217,8 +217,8 @@ def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path, fields
 LONG = 'reader = "table"\ntext = "text"\nlabel = "rating"\nannotator = "who"\n'
 
 
-def long_task(folder, rows, more='kind = "continuous"\nrow_id = "item"\n', header="item,who,text,rating"):
-    table = "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"
+def long_task(folder, rows, more='kind = "continuous"\nrow_id = "item"\n'):
+    table = "\n".join(["item,who,text,rating", *(",".join(map(str, row)) for row in rows)]) + "\n"
     return own_task(written(folder, table, "long.csv"), f'id = "long"\nfiles = ["long.csv"]\n{LONG}{more}')
 
 
