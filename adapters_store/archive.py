@@ -4,8 +4,6 @@
 rows in each of its records, and is a third of the size without weights.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -20,7 +18,7 @@ from types import MappingProxyType
 from typing import IO, Any, NamedTuple, cast
 
 from adapters_store.disk import atomic
-from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
+from adapters_store.key import CorruptRecord, StoreError, key_of, plain_data
 from adapters_store.listing import keys_in
 from adapters_store.record import MARKER, Record, check_file_name, seal
 from adapters_store.store import MEASURE, Measure, Store, without_weights
@@ -123,10 +121,8 @@ def stored_measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]
     """Those of the measures (kind, inputs) that the store has, each once, with their keys; the others are left out."""
     wanted = {key_of({"kind": kind, "inputs": inputs}): (kind, inputs) for kind, inputs in asked}
     for key, (kind, inputs) in wanted.items():
-        try:
-            yield key, store.measure(kind, inputs)
-        except MissingRecord:
-            continue
+        if measure := store.find_measure(kind, inputs):
+            yield key, measure
 
 
 def _write(file: Path, members: Iterable[Member]) -> None:

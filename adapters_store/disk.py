@@ -6,8 +6,6 @@ both are complete under their names, or not there.
 What a store needs of its file system is tested in a real folder that is removed again (`probe`).
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

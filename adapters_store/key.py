@@ -1,7 +1,5 @@
 """Names made from content: canonical JSON and its sha256; and what can go wrong in a store, as one line each."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

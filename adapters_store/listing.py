@@ -5,8 +5,6 @@ request, and never while they are young. Ages are measured by the file system's 
 written for the purpose: the clocks of the hosts that share a store may differ, and jump.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -108,22 +106,15 @@ def content_of(store: Store, manifest: Mapping[str, Any]) -> str:
 def _sizes(store: Store) -> dict[str, int]:
     """Bytes of every finished record by its key, record.json included; UNREADABLE where that cannot be read."""
     folder, sizes = str(store.root / "objects"), {}
-    for key in disk.names(folder):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            if KEY.fullmatch(key):
-                sizes[key] = _claimed_bytes(f"{folder}/{key}/{MARKER}")
+    for key in filter(KEY.fullmatch, disk.names(folder)):
+        try:  # by a record's own account, so that no file of it needs a look
+            raw = disk.content(f"{folder}/{key}/{MARKER}")
+            sizes[key] = len(raw) + sum(int(stamp["bytes"]) for stamp in json.loads(raw)["files"].values())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            sizes[key] = UNREADABLE
     return sizes
-
-
-def _claimed_bytes(path: str) -> int:
-    """The size of a record by its own account, so that no file of it needs a look."""
-    try:
-        raw = disk.content(path)
-        return len(raw) + sum(int(stamp["bytes"]) for stamp in json.loads(raw)["files"].values())
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return UNREADABLE
 
 
 def _records(what: str, name: str, planned: int | None, sizes: Iterable[int]) -> Row:
@@ -323,7 +314,13 @@ def _candidates(store: Store, result: Garbage) -> Iterator[tuple[str, Path, str]
         yield "packs", store.root / "packs" / name, "checkpoints of a cell that is stored"
     for name in sorted(stored.intersection(disk.names(store.root / ASIDE))):
         yield "staging", store.root / ASIDE / name, "earlier record of a cell that is stored"
-    if (named := _studied_keys(store, result)) is None:
+    named: set[str] = set()
+    for study in store.manifests():
+        try:
+            named |= named_keys(store, study)
+        except StoreError as problem:
+            result.unreadable.append(str(problem))
+    if result.unreadable:
         return
     for name in packs:
         if KEY.fullmatch(name) and name not in stored | named:
@@ -353,17 +350,6 @@ def _is_imported(store: Store, key: str) -> bool:
         return is_imported(store.get(key).spec)
     except StoreError:
         return False
-
-
-def _studied_keys(store: Store, result: Garbage) -> set[str] | None:
-    """Keys that studies name; None if a manifest cannot be read."""
-    named: set[str] = set()
-    for study in store.manifests():
-        try:
-            named |= named_keys(store, study)
-        except StoreError as problem:
-            result.unreadable.append(str(problem))
-    return None if result.unreadable else named
 
 
 def _now(store: Store) -> float:

@@ -9,8 +9,6 @@ Inputs name contents by hash: the splits of a task by ``splits_hash``, an adapte
 has a version, which is raised when what is measured changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 from typing import Any
@@ -194,7 +192,10 @@ def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
     if len(hashes) == len(tasks):  # else the manifest is of an older version, without hashes
         yield CONTAMINATION, contamination_inputs(tasks)
-    yield from _of_rows(tasks)
+    for name, splits_hash in hashes.items():
+        yield STATISTICS, statistics_inputs(name, splits_hash, tasks[name]["classes"])
+        if marks_hash := tasks[name].get("marks_hash"):
+            yield ANNOTATORS, annotators_inputs(name, splits_hash, marks_hash)
     for splits_hash, encoder in product(hashes.values(), encoders(backbone)):
         yield DATA_EMBEDDING, data_embedding_inputs(splits_hash, encoder, backbone)
     for key in keys.values():
@@ -208,15 +209,6 @@ def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     for intermediate, target in permutations(keys.values(), 2):
         yield WEIGHTS, weights_inputs(intermediate, target)
         yield LOGME, logme_inputs(intermediate, target)
-
-
-def _of_rows(tasks: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Those of every task's rows alone."""
-    for name, task in tasks.items():
-        if splits_hash := task.get("splits_hash"):
-            yield STATISTICS, statistics_inputs(name, splits_hash, task["classes"])
-            if marks_hash := task.get("marks_hash"):
-                yield ANNOTATORS, annotators_inputs(name, splits_hash, marks_hash)
 
 
 def probes_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

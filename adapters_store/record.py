@@ -98,19 +98,14 @@ def _sealed(plain: Mapping[str, Any]) -> bytes:
 def unseal(raw: bytes, where: Path) -> dict[str, Any]:
     """The body of a sealed file in today's schema; CorruptRecord when a byte differs, StoreError when it is newer."""
     try:
-        body = json.loads(raw.decode())
+        body: dict[str, Any] = json.loads(raw.decode())
         del body[CHECKSUM]
         is_whole = _sealed(body) == raw
     except (ValueError, TypeError, KeyError, RecursionError):
         is_whole = False
     if not is_whole:
         raise CorruptRecord(f"{where}: not as it was written; restore it, or move its folder away and run again")
-    return _upgrade(body, where)
-
-
-def _upgrade(body: dict[str, Any], where: Path) -> dict[str, Any]:
-    """The body after the steps from its schema to today's, one by one; nothing is written."""
-    while (schema := body.get("schema")) != SCHEMA:
+    while (schema := body.get("schema")) != SCHEMA:  # step by step to today's; nothing is written
         if not isinstance(schema, int) or schema not in STEPS:
             raise StoreError(
                 f"{where}: schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it"

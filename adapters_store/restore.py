@@ -6,8 +6,6 @@ then whole records go in one by one, none over another, and the study's manifest
 of its own, and can name every member whose bytes are not those listed instead of refusing the first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma
@@ -22,7 +20,7 @@ from typing import IO, Any, NamedTuple
 
 from adapters_store import disk
 from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, STORED, check_beside, keys_of, unpacking
-from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of, plain_data
+from adapters_store.key import CorruptRecord, StoreError, key_of, plain_data
 from adapters_store.listing import DATES
 from adapters_store.measures import KEPT
 from adapters_store.record import MARKER, Record, StoredFile, check_file_name, check_key, check_name, unseal
@@ -158,11 +156,9 @@ def _next(tar: tarfile.TarFile, name: str, size: int | None) -> IO[bytes]:
 
 def _listing(tar: tarfile.TarFile) -> Listing:
     with _next(tar, LIST, None) as content:
-        chunks = []
-        while chunk := content.read(BITE_BYTES):
-            chunks.append(chunk)
+        raw = b"".join(iter(lambda: content.read(BITE_BYTES), b""))
     try:
-        head = json.loads(b"".join(chunks).decode())
+        head = json.loads(raw.decode())
         if (head["format"], head["schema"]) != (FORMAT, SCHEMA):
             raise BadArchive(f"its list is of format {head['format']!r:.80}, schema {head['schema']!r:.80}")
         members = {name: StoredFile(**stamp) for name, stamp in head["members"].items()}
@@ -209,17 +205,6 @@ def _check_name(name: str, listing: Listing) -> None:
         raise BadArchive(f"member {name[:80]!r} has no place in a store ({problem})") from None
 
 
-def _json_object(raw: bytes, what: str) -> dict[str, Any]:
-    """The JSON object in these bytes; BadArchive naming ``what`` if it is none."""
-    try:
-        content = json.loads(raw.decode())
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
-        raise NotAsListed(f"{what} is not a JSON object")
-    return content
-
-
 # Restoring: once through the archive to check it, once more to store what it holds.
 
 
@@ -257,7 +242,14 @@ def restore(file: Path, store: Store) -> Restoration:
     the study's manifest, and can be repeated. StoreError if the store has another study of this name.
     """
     listing, manifest = _check(file)
-    _refuse_another_study(store, listing.study, manifest)
+    if listing.study in store.manifests():
+        both = store.manifest(listing.study), manifest
+        there, archived = ({field: part for field, part in each.items() if field not in DATES} for each in both)
+        if there != archived:
+            raise StoreError(
+                f"store {store.root} has another study {listing.study!r}; nothing was restored: give a store of its "
+                "own with --store"
+            )
     done = Restoration(listing.study, listing.is_light)
     with open_archive(file) as (_, members):
         for (kind, name), group in groupby(members, _owner):
@@ -265,13 +257,11 @@ def restore(file: Path, store: Store) -> Restoration:
                 _restore_record(store, name, group, done)
             elif kind == "measures":
                 measure = next(_measure(member, name) for member in group)
-                try:
-                    kept = store.measure(measure.kind, measure.inputs)
-                except MissingRecord:
+                if kept := store.find_measure(measure.kind, measure.inputs):
+                    done.keep(f"{measure.kind} measure {name}", kept.result, measure.result)
+                else:
                     store.put_measure(measure.kind, measure.inputs, measure.result, measure.cost_seconds)
                     done.new += 1
-                else:
-                    done.keep(f"{measure.kind} measure {name}", kept.result, measure.result)
     if listing.study not in store.manifests():
         store.write_manifest(listing.study, manifest)
     return done
@@ -313,7 +303,7 @@ def _check(file: Path, altered: dict[str, str] | None = None) -> tuple[Listing, 
     A member of which this is wrong is put into ``altered``, if there is one, and what it holds is not looked at.
     """
     manifest: dict[str, Any] = {}
-    with open_archive(file) as (listing, members), _blaming_the_archive():
+    with open_archive(file) as (listing, members):
         # the files of each record by its key, as the list has them; the record's own JSON is left out
         files: dict[str, dict[str, StoredFile]] = {}
         for name, stamp in listing.members.items():
@@ -321,17 +311,23 @@ def _check(file: Path, altered: dict[str, str] | None = None) -> tuple[Listing, 
             key, _, inner = rest.partition("/")
             if kind == "objects" and f"objects/{key}/{MARKER}" in listing.members:
                 files.setdefault(key, {}).update({} if inner == MARKER else {inner: stamp})
-        for member in members:
-            try:
-                manifest |= _check_member(member, files)
-            except Altered as problem:
-                if altered is None:
-                    raise
-                altered[member.name] = str(problem)
-        if f"studies/{listing.study}.json" not in (altered or ()) and (
-            manifest.get("name") != listing.study or not set(files) <= set(keys_of(manifest, "the archive"))
-        ):
-            raise NotAsListed("its manifest is not that of its study and cells")
+        try:
+            for member in members:
+                try:
+                    manifest |= _check_member(member, files)
+                except Altered as problem:
+                    if altered is None:
+                        raise
+                    altered[member.name] = str(problem)
+            if f"studies/{listing.study}.json" not in (altered or ()) and (
+                manifest.get("name") != listing.study or not set(files) <= set(keys_of(manifest, "the archive"))
+            ):
+                raise NotAsListed("its manifest is not that of its study and cells")
+        except BadArchive:
+            raise
+        except StoreError as problem:  # what to do with a store's own files follows after a semicolon
+            reason = str(problem).partition(";")[0] if isinstance(problem, CorruptRecord) else str(problem)
+            raise NotAsListed(reason) from None
     return listing, manifest
 
 
@@ -342,7 +338,13 @@ def _check_member(member: MemberReader, files: Mapping[str, Mapping[str, StoredF
     """
     kind, name = _owner(member)
     if kind == "studies":
-        manifest: dict[str, Any] = plain_data(_json_object(member.json_bytes(), "its manifest"), "its manifest")
+        try:
+            content = json.loads(member.json_bytes().decode())
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise NotAsListed("its manifest is not a JSON object")
+        manifest: dict[str, Any] = plain_data(content, "its manifest")
         return manifest
     if kind == "measures":
         _measure(member, name)
@@ -352,19 +354,6 @@ def _check_member(member: MemberReader, files: Mapping[str, Mapping[str, StoredF
     else:
         drain(member)
     return {}
-
-
-@contextmanager
-def _blaming_the_archive() -> Iterator[None]:
-    """Turn every StoreError about what an archive holds into a NotAsListed."""
-    try:
-        yield
-    except CorruptRecord as problem:  # what to do with a store's own files follows after a semicolon
-        raise NotAsListed(str(problem).partition(";")[0]) from None
-    except BadArchive:
-        raise
-    except StoreError as problem:
-        raise NotAsListed(str(problem)) from None
 
 
 def _record(member: MemberReader, key: str) -> Record:
@@ -386,17 +375,6 @@ def _measure(member: MemberReader, key: str) -> Measure:
     if measure.kind == KEPT:  # it would be believed in place of what the records say
         raise NotAsListed(f"member {member.name!r} is a kept result of an analysis, which no archive carries")
     return measure
-
-
-def _refuse_another_study(store: Store, name: str, manifest: Mapping[str, Any]) -> None:
-    if name not in store.manifests():
-        return
-    both = store.manifest(name), manifest
-    kept, archived = ({field: part for field, part in each.items() if field not in DATES} for each in both)
-    if kept != archived:
-        raise StoreError(
-            f"store {store.root} has another study {name!r}; nothing was restored: give a store of its own with --store"
-        )
 
 
 def _restore_record(store: Store, key: str, members: Iterable[MemberReader], done: Restoration) -> None:

@@ -9,8 +9,6 @@ and ``role_of("imported").is_control`` is true, so transfers from imported adapt
 for among a study's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

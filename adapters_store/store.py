@@ -1,7 +1,5 @@
 """Where finished work is kept: records and measures by their inputs, manifests by their study's name."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import shutil
@@ -195,6 +193,12 @@ class Store:
     def measure(self, kind: str, inputs: Mapping[str, Any]) -> Measure:
         """The measure of this kind with exactly these inputs; MissingRecord if there is none."""
         return stored_measure(self._measure(kind, inputs) / MEASURE, f"{kind} measure of these inputs")
+
+    def find_measure(self, kind: str, inputs: Mapping[str, Any]) -> Measure | None:
+        """As ``measure``, but None if there is none."""
+        with suppress(MissingRecord):
+            return self.measure(kind, inputs)
+        return None
 
     def measure_of(self, key: str) -> Measure:
         """The measure of this key, that of its kind and inputs; MissingRecord if there is none."""

@@ -351,7 +351,13 @@ class Study:
             store, manifest = shipped
             filled = stored_measures(store, manifest, encoder=encoder)
         else:
-            hardware, study = Device(device), self._with_task(task)
+            hardware, study = Device(device), self
+            if task not in self.config.tasks:
+                study = copy.copy(self)
+                study.config = dataclasses.replace(self.config, tasks=(*self.config.tasks, self.registry.task(task).id))
+                study.__dict__.pop("plan", None)
+            if task in study.plan.missing:
+                raise BadInput(study.plan.missing[task])
             filled = fill(study.plan, study.store, encoder=encoder, targets=[task], device=hardware, watch=watch)
             store, manifest = study.store, manifest_of(study.plan)
         results = Results.of(store, manifest, draws=DRAWS_OF_ADVICE)
@@ -372,17 +378,6 @@ class Study:
         if name in self.store.manifests() or not shipped_archive(name) or self.config != load_study(name):
             return None
         return self.results() if not task or task in self.config.tasks else None
-
-    def _with_task(self, task: str) -> Study:
-        """The study with ``task`` in it, added if it is none of its own; BadInput if the task's files are not there."""
-        study = self
-        if task not in self.config.tasks:
-            study = copy.copy(self)
-            study.config = dataclasses.replace(self.config, tasks=(*self.config.tasks, self.registry.task(task).id))
-            study.__dict__.pop("plan", None)
-        if task in study.plan.missing:
-            raise BadInput(study.plan.missing[task])
-        return study
 
     def score(
         self,
@@ -491,8 +486,13 @@ def dry_run(task: str, registry: Sequence[Path], data: Path, backbone: str) -> D
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
+        fields: dict[str, object] = {"tasks": [task], "registry": [str(folder) for folder in registry]}
+        fields |= {"backbone": backbone, "max_tokens": DRY_TOKENS}
+        fields |= dict.fromkeys(("max_train", "max_val", "max_test"), DRY_ROWS)
+        lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+        training = ["[training]", f"epochs = {DRY_EPOCHS}", "batch_size = 16", "learning_rate = 2e-3"]
         file = Path(folder) / "dry-run.toml"
-        file.write_text(_dry_study(task, registry, backbone), encoding="utf-8")
+        file.write_text("\n".join([*lines, *training]) + "\n", encoding="utf-8")
         study = Study(str(file), data=data, store=Path(folder) / "runs")
         report = study.run()
         for cell, reason in (*report.failed, *report.not_run):
@@ -507,14 +507,6 @@ def dry_run(task: str, registry: Sequence[Path], data: Path, backbone: str) -> D
         flags=tuple(results["flags"]),
         seconds=time.perf_counter() - started,
     )
-
-
-def _dry_study(task: str, registry: Sequence[Path], backbone: str) -> str:
-    fields: dict[str, object] = {"tasks": [task], "registry": [str(folder) for folder in registry]}
-    fields |= {"backbone": backbone, "max_tokens": DRY_TOKENS}
-    fields |= dict.fromkeys(("max_train", "max_val", "max_test"), DRY_ROWS)
-    lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
-    return "\n".join([*lines, "[training]", f"epochs = {DRY_EPOCHS}", "batch_size = 16", "learning_rate = 2e-3"]) + "\n"
 
 
 def probe_stored(

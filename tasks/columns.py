@@ -1,7 +1,5 @@
 """What columns of an unknown file look like, by their names and cells: sets, ids that recur, speakers, scales, gaps."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Errors that a person can mend: each message names the broken fact, the value and the next step."""
 
-from __future__ import annotations
-
 
 class BadInput(Exception):
     """Something that the user gave is wrong; the command line prints the message and ends with exit code 2."""

@@ -13,8 +13,6 @@ No library checks this. Tried were msgspec 0.22.0, cattrs 26.2.1 and pydantic 2.
 sentence has to be parsed; it makes 3 into 3.0, and with it another key; loading it takes 18 ms, a third of ``--help``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Every metric, in numpy alone, so that training, analysis and checks share one definition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ Titles, licences and names come from entries, manifests and archives of anybody:
 written, it goes through ``harmless`` first, which takes out what commands a terminal or turns text round.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import tomllib

@@ -7,8 +7,6 @@ From a file with the columns ``id,seeker_post,reply,level`` and the levels 1 to 
 by the usual names of columns (``NAMES``) and, where these do not decide, by what the cells look like.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -20,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks import columns
-from tasks.columns import LOOKED_AT, cells_of, repeats
+from tasks.columns import FEWEST_STEPS, LOOKED_AT, MOST_CLASSES, cells_of, repeats
 from tasks.errors import BadRow
 from tasks.readers.labels import DECIMAL_COMMA, LISTED, TRUTH, names_in_list
 from tasks.readers.raw import COLUMNAR, CONVERTED, JSON_LINES, SEPARATOR_LINE, Raw, ending_of, read_raw
@@ -49,8 +47,6 @@ SCALES = ("level", "rating", "score", "stars", "degree", "intensity")
 SEPARATORS = ("|", ";", ",")
 SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARABIC": "ar", "HEBREW": "he",
            "CYRILLIC": "ru", "DEVANAGARI": "hi", "GREEK": "el", "THAI": "th"}  # fmt: skip
-MOST_CLASSES = 100
-FEWEST_SCALE_POINTS = 3
 SHORT_CELL = 40  # characters; longer cells may be text, which is never shown
 
 
@@ -409,7 +405,7 @@ def _kind_of_numbers(numbers: Sequence[float], label: str) -> str:
     is_scale = any(word in label.lower() for word in SCALES) or (
         min(numbers) in (0, 1) and len(steps) - 1 == max(steps)
     )
-    return "ordinal" if is_scale and len(numbers) >= FEWEST_SCALE_POINTS else "multiclass"
+    return "ordinal" if is_scale and len(numbers) >= FEWEST_STEPS else "multiclass"
 
 
 def _numbers(cells: set[str]) -> list[float]:

@@ -1,7 +1,5 @@
 """What should be known of a task's rows before anything is trained on them, and the statistics that a paper prints."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

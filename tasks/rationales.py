@@ -22,8 +22,6 @@ In the first two a span that ends the judged places ends one token early. No for
 once: two runs of one side that meet a span of the other leave a token of it between them, so that not both reach half.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

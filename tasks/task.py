@@ -1,7 +1,5 @@
 """What a task is: frozen records, validated when they are built, without any reading of files."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ people's packages stays here, and is trained here: systems, merges, folds, secon
 are computed here, from rows that are read and encoded again.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import zipfile

@@ -10,8 +10,6 @@ the plan, the encoder's config, this project's own source and ``train.py``; ever
 ids: no text, no id and no group of a row, and no label of a test row, is among them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

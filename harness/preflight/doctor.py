@@ -4,8 +4,6 @@ Of the machine: Python, packages, torch, device, threads, schedulers. Of a study
 store: file system, clock. ``prefetch`` brings what a study needs from the internet, so that its jobs run without.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
@@ -294,14 +292,15 @@ def encoder_line(study: StudyConfig) -> Line:
     return Line("encoder", OK, f"{name} is here, for `study similarities`")
 
 
-def find_encoder(name: str) -> None:
-    """BadInput unless the sentence encoder of this name is to be had, and its weights are those of its config."""
+def find_encoder(name: str) -> str:
+    """The name itself; BadInput unless this sentence encoder is to be had, and its weights are those of its config."""
     if name == MINILM:
         resolve(MINILM)
-        return
-    from harness.similarity.encoders import check_encoder, sentence_folder
+    else:
+        from harness.similarity.encoders import check_encoder, sentence_folder
 
-    check_encoder(sentence_folder(name))
+        check_encoder(sentence_folder(name))
+    return name
 
 
 def data_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[Line]:
@@ -392,9 +391,10 @@ def prefetch(study: StudyConfig, registry: Registry, data: Path, watch: Watch) -
     """Bring everything and say of each thing what came of it; BadInput when the hub is switched off."""
     if os.environ.get(OFFLINE) == "1":
         raise BadInput(f"{OFFLINE}=1 is set, so nothing can be fetched; unset it where there is internet")
-    yield _backbone(study.backbone)
-    if encoders(study.backbone)[0] in (MPNET, MINILM):
-        yield _encoder(encoders(study.backbone)[0])
+    yield _brought("backbone", lambda: _backbone(study.backbone))
+    encoder = encoders(study.backbone)[0]
+    if encoder in (MPNET, MINILM):
+        yield _brought("encoder", lambda: find_encoder(encoder), " (for `study similarities` only)")
     if study.data == "synthetic":
         yield Delivery("data", HERE, "synthetic: written when it is needed")
         return
@@ -410,36 +410,26 @@ def environment(data: Path, store: Path) -> str:
     return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
 
 
-def _backbone(name: str) -> Delivery:
+def _brought(what: str, bring: Callable[[], str], note: str = "") -> Delivery:
+    """What came of files that ``bring`` describes: here if it can without the hub, else fetched, or failed."""
+    try:
+        with offline():
+            return Delivery(what, HERE, bring())
+    except BadInput:
+        try:
+            return Delivery(what, FETCHED, bring())
+        except BadInput as problem:
+            return Delivery(what, FAILED, f"{problem}{note}")
+
+
+def _backbone(name: str) -> str:
     """The backbone's files, from which the tokenizer is loaded once without the hub, as a job will."""
     from harness.training.tokenizer import load_tokenizer
 
-    state = HERE
-    try:
-        try:
-            with offline():
-                backbone = resolve(name)
-        except BadInput:
-            backbone = resolve(name)
-            state = FETCHED
-        with offline():
-            load_tokenizer(backbone)
-    except BadInput as problem:
-        return Delivery("backbone", FAILED, str(problem))
-    return Delivery("backbone", state, f"{name}, weights sha256 {backbone.weights_sha256[:12]}")
-
-
-def _encoder(name: str) -> Delivery:
-    try:
-        with offline():
-            find_encoder(name)
-    except BadInput:
-        try:
-            find_encoder(name)
-        except BadInput as problem:
-            return Delivery("encoder", FAILED, f"{problem} (for `study similarities` only)")
-        return Delivery("encoder", FETCHED, name)
-    return Delivery("encoder", HERE, name)
+    backbone = resolve(name)
+    with offline():
+        load_tokenizer(backbone)
+    return f"{name}, weights sha256 {backbone.weights_sha256[:12]}"
 
 
 def _data(holding: Holding, data: Path, watch: Watch) -> Iterator[Delivery]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adapters_store import Record, Store
 from adapters_store.roles import FLOOR, SYSTEM
@@ -31,11 +31,6 @@ from harness.study.systems import Leaving, in_window, kind_of
 from harness.systems import system_of
 from harness.systems.system import ADAPTER_PASSES, OF_SYSTEM, answers_beside
 from tasks.splits.loading import Splits
-
-if TYPE_CHECKING:
-    from adapters_store import Record, Store
-    from harness.study.plan import Plan
-    from harness.training.inputs import RowTokens
 
 EVALUATED = 0.5  # of a training token's cost
 SHORTEST = 0.1  # of the median planned work: a shorter record is mostly start-up, and its rate tells nothing
@@ -188,16 +183,11 @@ def measured_rates(
                 timings[str(provenance["device"])][way].append((float(provenance["wall_seconds"]), work))
     rates = []
     for device, ways in timings.items():
-        has_adapter = any(not way.startswith(OF_SYSTEM) for way in ways)
-        if has_adapter or all(cell.way in ways for cell in todo if cell.passes is not None):
-            rates.append(_rates(device, ways))
+        adapters = {way: pairs for way, pairs in ways.items() if not way.startswith(OF_SYSTEM)}
+        if adapters or all(cell.way in ways for cell in todo if cell.passes is not None):
+            every = [pair for pairs in (adapters or ways).values() for pair in pairs]
+            rates.append(Rates(device, {way: _rate(pairs) for way, pairs in ways.items()}, _rate(every)))
     return sorted(rates, key=lambda rates: -rates.whole.records)
-
-
-def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
-    of_adapters = {way: pairs for way, pairs in ways.items() if not way.startswith(OF_SYSTEM)}
-    every = [pair for pairs in (of_adapters or ways).values() for pair in pairs]
-    return Rates(device, {way: _rate(pairs) for way, pairs in ways.items()}, _rate(every))
 
 
 def _rate(pairs: list[tuple[float, float]]) -> Rate:
@@ -245,9 +235,15 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
     packs = list(left_packs(plan, store))
     whole = measured = 0
     for cell in (cell for pack in packs for cell in pack.cells):
-        known = sizes.get(_like(cell.spec), []) if cell.keeps_weights(plan.study.keep) else []
+        keeps = cell.keeps_weights(plan.study.keep)
+        known = sizes.get(_like(cell.spec), []) if keeps else []
         measured += bool(known)
-        whole += round(sum(known) / len(known)) if known else _record_bytes(cell, plan)
+        if known:
+            whole += round(sum(known) / len(known))
+        else:
+            rows, outputs = planned_rows(cell, plan.splits[cell.target]), len(cell.spec["label"]["classes"]) or 1
+            whole += weight_bytes(cell, plan.backbone) if keeps else 0
+            whole += (ROW_BYTES + LOGIT_BYTES * outputs) * (rows.validation + rows.test) + RECORD_BYTES
     checkpoints = [
         sum(system_of(cell.spec).checkpoint_copies * weight_bytes(cell, plan.backbone) for cell in pack.cells)
         for pack in packs
@@ -258,13 +254,6 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
 def _like(spec: Mapping[str, Any]) -> str:
     names = ("target", "setting", "backbone", "adapter", "caps", "composition", "system", "config")
     return json.dumps([spec.get(name) for name in names], sort_keys=True)
-
-
-def _record_bytes(cell: Cell, plan: Plan) -> int:
-    rows = planned_rows(cell, plan.splits[cell.target])
-    weights = weight_bytes(cell, plan.backbone) if cell.keeps_weights(plan.study.keep) else 0
-    outputs = len(cell.spec["label"]["classes"]) or 1
-    return weights + (ROW_BYTES + LOGIT_BYTES * outputs) * (rows.validation + rows.test) + RECORD_BYTES
 
 
 NOBODY = "a server that is not named yet"
@@ -295,10 +284,6 @@ class Sent:
         if self.unstated and not self.stays:
             lines.append(f"  ask the authors first, their licence is unstated: {', '.join(self.unstated)}")
         return lines
-
-    def as_json(self) -> dict[str, Any]:
-        """Its fields."""
-        return asdict(self)
 
 
 def whom(host: str, *, stays: bool) -> str:
@@ -366,10 +351,15 @@ class Costs:
 
     def __init__(self, plan: Plan, store: Store, records: Sequence[Record]) -> None:
         """Read some rows of every task with the backbone's tokenizer, and the costs of ``records``."""
+        from harness.training.inputs import RowTokens, row_tokens
+
         self.plan, self.store = plan, store
-        names = dict.fromkeys(cell.target for cell in plan.cells)
         is_left = any(cell.key not in store for cell in plan.cells)
-        self.tokens = {name: _tokens(plan, name) for name in names} if is_left else {}
+        self.tokens: dict[str, RowTokens] = {}
+        for name in dict.fromkeys(cell.target for cell in plan.cells) if is_left else ():
+            splits = plan.splits[name]
+            rows = (*splits.train, *splits.validation, *splits.test)
+            self.tokens[name] = row_tokens(splits.task, rows, plan.study, plan.backbone)
         means = {name: lengths.mean for name, lengths in self.tokens.items()}
         todo = to_do(plan, store, means) if is_left else []
         self.todo: list[Todo] = [left for left in todo if left.cell.role != FLOOR]  # these take seconds
@@ -403,7 +393,7 @@ class Costs:
             "free_bytes": _free(self.store.root),
             "further_seed": self._further_seed(),
             "not_forecast": dict(Counter(todo.way for todo in self.unknown)),
-            **({"sent": [system.as_json() for system in self.sent]} if self.sent else {}),
+            **({"sent": [asdict(system) for system in self.sent]} if self.sent else {}),
         }
 
     def lines(self) -> list[str]:
@@ -496,9 +486,9 @@ class Costs:
         needs: dict[str, Any] = {}
         for pack in packs:
             recipe = Recipe.of(pack.cells)
+            longest = self.tokens[pack.target].longest
+            rows = {"longest": Part(longest, np.zeros(len(longest)))}
             for family in ("cpu", "cuda"):
-                longest = self.tokens[pack.target].longest
-                rows = {"longest": Part(longest, np.zeros(len(longest)))}
                 shape = shape_of(recipe, self.plan.backbone, rows, family)
                 need = {"target": pack.target, "lanes": len(pack.cells), "lane_bytes": shape.lane_bytes()}
                 need["bytes"] = shape.shared_bytes() + len(pack.cells) * shape.lane_bytes()
@@ -525,19 +515,8 @@ class Costs:
         )
 
 
-def _tokens(plan: Plan, name: str) -> RowTokens:
-    from harness.training.inputs import row_tokens
-
-    splits = plan.splits[name]
-    return row_tokens(splits.task, (*splits.train, *splits.validation, *splits.test), plan.study, plan.backbone)
-
-
-def _round(hours: float) -> float:
-    return float(f"{hours:.2g}")
-
-
 def _time(hours: float) -> str:
-    return f"{_round(hours):,g} h" if hours >= 0.1 else f"{_round(60 * hours):g} min"
+    return f"{float(f'{hours:.2g}'):,g} h" if hours >= 0.1 else f"{60 * hours:.2g} min"
 
 
 def _amount(count: float) -> str:

@@ -3,8 +3,6 @@
 Its cells are stored as any others, and say nothing of how long a real one takes: ``records`` leaves them out.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator

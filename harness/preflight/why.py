@@ -1,7 +1,5 @@
 """Why cells must be trained: what differs from the nearest stored record of the same cell, named at its root."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,14 +166,11 @@ def _line_of(members: list[tuple[Cause, Cell]]) -> Why:
     kinds = {}
     for kind in sorted(counts, key=lambda kind: first.index(kind) if kind in first else len(first)):
         kinds[kind if counts[kind] == 1 else plurals.get(kind, kind)] = counts[kind]
-    return Why(_words(cause, names), len(members), kinds)
-
-
-def _words(cause: Cause, names: Sequence[str]) -> str:
     of = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    if not cause.changes:
-        return f"{cause.sentence} ({of})" if any(names) else cause.sentence
-    return "; ".join(_change(*change, of) for change in cause.changes)
+    words = f"{cause.sentence} ({of})" if any(names) else cause.sentence
+    if cause.changes:
+        words = "; ".join(_change(*change, of) for change in cause.changes)
+    return Why(words, len(members), kinds)
 
 
 def _change(name: str, old: str, new: str, of: str) -> str:

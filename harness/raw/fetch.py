@@ -8,8 +8,6 @@ with ``json_at`` and not with ``huggingface_hub.HfApi.dataset_info``, which foll
 private addresses, reads an answer of any size, and may send what ``.netrc`` holds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import ipaddress

@@ -1,7 +1,5 @@
 """A file out of an untrusted zip or tar archive: every entry is checked before any is read."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """The loop over the grid: skip what is stored, run what is missing, let no failure stop the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -3,8 +3,6 @@
 Python drops exceptions while an object is being deleted, so an interrupt is remembered too.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -3,8 +3,6 @@
 A note decides nothing: what is done is what the store has a record of. One that cannot be written is done without.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

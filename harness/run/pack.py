@@ -77,6 +77,7 @@ class CellResult:
         labels = np.concatenate([fold.labels("test") for fold in folds])
         logits = np.concatenate([fold.logits["test"] for fold in folds])
         further = metrics.secondary(self.recipe.kind, metric, labels, logits)
+        liveness = [value for fold in folds if (value := fold.proofs.get("liveness")) is not None]
         results = {
             **first.proofs,
             "metric": metric,
@@ -89,11 +90,19 @@ class CellResult:
             "n_validation": len(first.rows.validation),
             "n_test": len(labels),
             "n_test_groups": len({row.group for fold in folds for row in fold.rows.test}),
-            "cut": {name: _summed([fold.cut[name] for fold in folds]) for name in first.cut},
-            "liveness": self._liveness(),
+            "cut": {
+                name: {part: sum(fold.cut[name][part] for fold in folds) for part in counts}
+                for name, counts in first.cut.items()
+            },
+            "liveness": min(liveness) if len(liveness) == len(folds) else None,  # the least; None for a baseline
             **({"unanswered": unanswered} if (unanswered := self._unanswered()) else {}),
-            **({"folds": [_fold(fold) for fold in folds]} if len(folds) > 1 else {}),
         }
+        if len(folds) > 1:
+            results["folds"] = [
+                {"best_epoch": fold.fitted.best_epoch, "validation": finite(fold.fitted.validation)}
+                | {f"n_{name}": len(getattr(fold.rows, name)) for name in PARTS}
+                for fold in folds
+            ]
         flags = []
         constant = is_constant(self.recipe.metric, np.concatenate([fold.logits["test"] for fold in self.folds]))
         if constant or results["test"] is None or results["test"] <= results["floor"]:
@@ -128,12 +137,6 @@ class CellResult:
         counts = {name: sum(len(fold.unanswered.get(name, ())) for fold in self.folds) for name in PREDICTED}
         return counts if any(counts.values()) else {}
 
-    def _liveness(self) -> float | None:
-        """The least over the folds; None for a baseline."""
-        values = [fold.proofs.get("liveness") for fold in self.folds]
-        known = [liveness for liveness in values if liveness is not None]
-        return min(known) if len(known) == len(values) else None
-
     def write_files(self, folder: Path, *, with_weights: bool) -> None:
         """What the first training has learned, and history and predictions of all."""
         folds = self.folds
@@ -157,19 +160,6 @@ class CellResult:
         (rate,) = Recipe.of([self.cell]).learning_rates
         results = self.numbers_and_flags()
         return {"learning_rates": [rate, smaller(rate)], "first": {name: results[name] for name in OF_FIRST_ATTEMPT}}
-
-
-def _summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Counts of the same things, added up over the folds."""
-    return {name: sum(count[name] for count in counts) for name in counts[0]}
-
-
-def _fold(training: Trained) -> dict[str, Any]:
-    return {
-        "best_epoch": training.fitted.best_epoch,
-        "validation": finite(training.fitted.validation),
-        **{f"n_{name}": len(getattr(training.rows, name)) for name in PARTS},
-    }
 
 
 def _predictions(rows: Sequence[Example], logits: NDArray[np.float32]) -> pd.DataFrame:
@@ -302,9 +292,9 @@ class PackRunner:
         for group in system_of(pack.first.spec).groups(pack.cells):
             error, trace = None, ""
             try:
-                rows, run = self.splits[pack.target], (self.store, self.watch, self.device, self.keep)
+                rows = self.splits[pack.target]
                 siblings = {name: self.splits[name] for name in pack.first.spec.get("siblings", ())}
-                run_cells(group, self.backbone, rows, *run, siblings)
+                run_cells(group, self.backbone, rows, self.store, self.watch, self.device, self.keep, siblings)
             except BadInput as problem:
                 error = str(problem)
             except Exception as problem:  # failure is data: the grid goes on and says what happened where
@@ -338,7 +328,11 @@ def run_cells(
     recipe, system = Recipe.of(cells), system_of(cells[0].spec)
     attempt = Attempt(cells, recipe, backbone, splits, store, watch, device, siblings=siblings)
     first = _trained(system, attempt)
-    collapsed = [lane for lane, cell in enumerate(cells) if _is_to_be_retried(first[cell.key], recipe)]
+    collapsed = [
+        lane
+        for lane, cell in enumerate(cells)
+        if recipe.retries_collapsed and any(collapsed_on_validation(recipe.metric, fold) for fold in first[cell.key])
+    ]
     second = _trained(system, attempt.again(collapsed)) if collapsed else {}
     shared = provenance(backbone, started, device.ready(), lanes=len(cells), packages=system.packages)
     for cell in cells:
@@ -361,8 +355,3 @@ def _trained(system: System, attempt: Attempt) -> dict[str, list[Trained]]:
         for cell, training in zip(attempt.cells, system.train(fold), strict=True):
             folds[cell.key].append(replace(training, save=None) if number else training)
     return folds
-
-
-def _is_to_be_retried(folds: Sequence[Trained], recipe: Recipe) -> bool:
-    """Whether any training of a cell has collapsed, and its study gives such cells a second attempt."""
-    return recipe.retries_collapsed and any(collapsed_on_validation(recipe.metric, training) for training in folds)

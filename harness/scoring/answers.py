@@ -4,8 +4,6 @@ Tasks are baselines, imported adapters, and cells of systems. A scorer makes row
 task answers to them.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -231,14 +229,12 @@ def rows_of_texts(
     for number, text in enumerate(texts):
         if not text.strip():
             raise BadInput(f"text {number} is empty; leave it out")
-    names = ids or [str(number) for number in range(len(texts))]
-    return [_example(*parts) for parts in zip(names, texts, contexts or [""] * len(texts), strict=True)]
-
-
-def _example(id: str, text: str, context: str | Sequence[str]) -> Example:
-    earlier = [context] if isinstance(context, str) else context
-    turns = tuple(Turn("speaker", turn) for turn in earlier if turn.strip())
-    return Example(id, id, id, turns, text, 0)
+    names, rows = ids or [str(number) for number in range(len(texts))], []
+    for id, text, context in zip(names, texts, contexts or [""] * len(texts), strict=True):
+        earlier = [context] if isinstance(context, str) else context
+        turns = tuple(Turn("speaker", turn) for turn in earlier if turn.strip())
+        rows.append(Example(id, id, id, turns, text, 0))
+    return rows
 
 
 def frame_of(rows: Sequence[Example], answers: Answers) -> pd.DataFrame:
@@ -248,15 +244,12 @@ def frame_of(rows: Sequence[Example], answers: Answers) -> pd.DataFrame:
     answered = [_answer(task, row, decision) for row, decision in zip(logits, decisions, strict=True)]
     frame = pd.DataFrame(answered, columns=["prediction", "value", "probability", "probabilities"])
     frame = frame.assign(id=[row.id for row in rows], task=task.name, is_cut=answers.is_cut)
-    return frame if answers.spans is None else frame.assign(**{RATIONALE: _rationales(len(rows), answers.spans)})
-
-
-def _rationales(rows: int, spans: Sequence[Span]) -> list[str]:
-    """The spans of each row as JSON."""
-    marked: list[list[list[float]]] = [[] for _ in range(rows)]
-    for span in spans:
+    if answers.spans is None:
+        return frame
+    marked: list[list[list[float]]] = [[] for _ in rows]
+    for span in answers.spans:
         marked[span.row].append([span.start, span.end, round(span.score, DIGITS)])
-    return [json.dumps(of_row) for of_row in marked]
+    return frame.assign(**{RATIONALE: [json.dumps(of_row) for of_row in marked]})
 
 
 def _answer(

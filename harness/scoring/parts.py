@@ -1,7 +1,5 @@
 """A scoring in parts, each written completely or not at all, so that an interrupted scoring can be resumed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
@@ -60,7 +58,11 @@ def score_all(
         raise BadInput(f"--out {out}: end it in one of {', '.join(FORMATS)}")
     if out.exists():
         raise BadInput(f"{out} is there already; move it away, or give another --out")
-    parts = _Parts(out.with_name(f"{out.name}.part"), {**job, "input": _input(texts)})
+    about: dict[str, Any] = {**vars(texts)}  # what identifies an input: how it is read, the file's size and its time
+    if texts.file != "-":
+        stat = Path(texts.file).stat()
+        about |= {"bytes": stat.st_size, "changed": stat.st_mtime_ns}
+    parts = _Parts(out.with_name(f"{out.name}.part"), {**job, "input": about})
     (n_parts, n_texts), lines = parts.begin(), texts.lines()
     for _ in islice(lines, n_texts):
         pass
@@ -112,14 +114,6 @@ def next_part(lines: Iterator[Line]) -> list[Line]:
 def listed_path(out: Path) -> Path:
     """The file that lists the texts that were not scored, or only in part."""
     return out.with_name(f"{out.stem}.listed.csv")
-
-
-def _input(texts: Texts) -> dict[str, Any]:
-    """What identifies an input: how it is read, and the file's size and time of change."""
-    if texts.file == "-":
-        return {**vars(texts)}
-    stat = Path(texts.file).stat()
-    return {**vars(texts), "bytes": stat.st_size, "changed": stat.st_mtime_ns}
 
 
 @dataclass
@@ -179,7 +173,12 @@ class _Parts:
 def _join(parts: Sequence[Path], joined: Path, ending: str, *, spreadsheet: bool) -> int:
     """Write the parts into a file, in the format of the ending; how many texts of a CSV are formulas."""
     if ending == ".parquet":
-        _join_parquet(parts, joined)
+        import pyarrow.parquet
+
+        schema = pyarrow.parquet.read_schema(parts[0])
+        with pyarrow.parquet.ParquetWriter(joined, schema) as writer:
+            for part in parts:
+                writer.write_table(pyarrow.parquet.read_table(part).cast(schema))
         return 0
     count = 0
     with joined.open("w", encoding="utf-8", newline="") as file:
@@ -192,12 +191,3 @@ def _join(parts: Sequence[Path], joined: Path, ending: str, *, spreadsheet: bool
             elif len(frame):
                 frame.to_json(file, orient="records", lines=True, force_ascii=False)
     return count
-
-
-def _join_parquet(parts: Sequence[Path], joined: Path) -> None:
-    import pyarrow.parquet
-
-    schema = pyarrow.parquet.read_schema(parts[0])
-    with pyarrow.parquet.ParquetWriter(joined, schema) as writer:
-        for part in parts:
-            writer.write_table(pyarrow.parquet.read_table(part).cast(schema))

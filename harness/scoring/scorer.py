@@ -8,8 +8,6 @@ needs a mask. The mathematics is that of ``harness/training/lanes/forward.py``. 
 computed once: of a text without earlier turns most tasks make the same, and a corpus says some things many times.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ from torch.nn import functional
 from adapters_store import Store
 from adapters_store.store import open_weights
 from harness.scoring.answers import Answers, ScoringTask, TextScorer, scoring_tasks, task_of_cell
-from harness.study.backbone import Backbone, resolve
+from harness.study.backbone import resolve
 from harness.study.device import Device
 from harness.study.methods import serves_lanes
 from harness.training.batches import GRID, collate
@@ -172,11 +170,6 @@ class Reading:
         """The token ids of every row, by window."""
         return self.form.encode_all([row._replace(context=row.context[self.turns]) for row in rows])
 
-    @classmethod
-    def of(cls, form: InputFormat, history: str) -> Reading:
-        """That of a task with this ``history``."""
-        return cls(form, kept_turns(history))
-
 
 @dataclass(frozen=True)
 class Pack:
@@ -283,7 +276,16 @@ class Scorer(TextScorer):
         self.store, self.precision, self.device = store, precision, Device(device).ready()
         chosen = [task_of_cell(store, manifest, key) for key in cells]
         self.tasks = chosen or scoring_tasks(store, manifest, tasks, seed)
-        self.backbone = _backbone(str(manifest["study"]["backbone"]), self.tasks)
+        name = str(manifest["study"]["backbone"])
+        self.backbone = resolve(name)
+        for task in self.tasks:
+            if (most := int(task.form["max_tokens"])) > self.backbone.max_tokens:
+                raise BadInput(
+                    f"task {task.name}: reads {most} tokens, but backbone {name!r} takes {self.backbone.max_tokens}"
+                )
+            if unlike := self.backbone.unlike(task.record.spec["backbone"]):
+                how = "imported" if task.is_imported else "trained"
+                raise BadInput(f"task {task.name}: {how} on another backbone than {name!r} is here ({unlike})")
         self.pad_id = load_tokenizer(self.backbone).padding
 
     @cached_property
@@ -305,17 +307,20 @@ class Scorer(TextScorer):
     @cached_property
     def readings(self) -> dict[str, Reading]:
         """How tasks read a text, by the name of the reading."""
-        return {_reading(task): self._read_by(task) for task in self.tasks}
-
-    def _read_by(self, task: ScoringTask) -> Reading:
-        own, tokenizer = task.form, load_tokenizer(self.backbone)
-        form = InputFormat(tokenizer, own["input_format"], own["tags"] or "none", own["max_tokens"], own["truncation"])
-        return Reading.of(form, own["history"])
+        readings, tokenizer = {}, load_tokenizer(self.backbone)
+        for task in self.tasks:
+            own, kind = task.form, task.form["input_format"]
+            form = InputFormat(tokenizer, kind, own["tags"] or "none", own["max_tokens"], own["truncation"])
+            readings[_reading(task)] = Reading(form, kept_turns(own["history"]))
+        return readings
 
     def answers(self, rows: Sequence[Example]) -> list[Answers]:
         """Of every task logits ``[rows, outputs]`` and ``[rows]``, whether it read only a part of a row."""
         encoded = {name: reading.encode(rows) for name, reading in self.readings.items()}
-        cut = {name: np.array([_is_cut(windows) for windows in own]) for name, own in encoded.items()}
+        cut = {
+            name: np.array([any(part.is_history_cut or part.is_target_cut for part in row) for row in windows])
+            for name, windows in encoded.items()
+        }
         has_segments = self.backbone.model_type == "bert"
         answers = []
         for pack in self.packs:
@@ -389,18 +394,3 @@ def _weights(store: Store, task: ScoringTask) -> dict[str, Tensor]:
     own = f"heads.{task.name}."
     adapter = saved_adapter(load_file(folder / "adapter.safetensors"), task.name)
     return adapter | {f"head.{name.removeprefix(own)}": tensor for name, tensor in head.items()}
-
-
-def _backbone(name: str, tasks: Sequence[ScoringTask]) -> Backbone:
-    backbone = resolve(name)
-    for task in tasks:
-        if (most := int(task.form["max_tokens"])) > backbone.max_tokens:
-            raise BadInput(f"task {task.name}: reads {most} tokens, but backbone {name!r} takes {backbone.max_tokens}")
-        if unlike := backbone.unlike(task.record.spec["backbone"]):
-            how = "imported" if task.is_imported else "trained"
-            raise BadInput(f"task {task.name}: {how} on another backbone than {name!r} is here ({unlike})")
-    return backbone
-
-
-def _is_cut(windows: Sequence[Encoded]) -> bool:
-    return any(window.is_history_cut or window.is_target_cut for window in windows)

@@ -1,7 +1,5 @@
 """Scores texts by a system of a study that is no adapter, from the weights that its cells have kept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path

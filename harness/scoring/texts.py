@@ -1,13 +1,12 @@
 """Texts from a file or a pipe, one by one; a text that cannot be scored has the reason with it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,11 @@ from tasks.plain_text import nearest
 
 FORMS = ("csv", "tsv", "jsonl", "parquet", "lines")
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
 BATCH_ROWS, BATCH_BYTES = 1024, 1 << 24
 LONGEST_FIELD = 1 << 26  # characters; a longer field is an open quote
 NUL = "\udc00"  # in place of a NUL byte: a lone surrogate, like a byte that cannot be decoded
+SURROGATE = re.compile("[\ud800-\udfff]")
 NO_TEXT = "the text is empty"
 UNDECODED = "holds bytes that are not {encoding}, or NUL"
 
@@ -72,14 +73,9 @@ class Texts:
 
     def lines(self) -> Iterator[Line]:
         """Every text in order; BadInput, with the line, where no further text can be read."""
-        readers: dict[str, Callable[[], Iterator[Line]]] = {
-            "csv": lambda: self._table(","),
-            "tsv": lambda: self._table("\t"),
-            "jsonl": self._jsonl,
-            "parquet": self._parquet,
-            "lines": self._lines,
-        }
-        return readers[self.kind]()
+        if self.kind in DELIMITERS:
+            return self._table(DELIMITERS[self.kind])
+        return {"jsonl": self._jsonl, "parquet": self._parquet, "lines": self._lines}[self.kind]()
 
     def about(self) -> int | None:
         """The approximate number of texts, for a progress bar; None for a pipe."""
@@ -219,22 +215,13 @@ class Texts:
         id, group = values.get(self.id, str(number)) or str(number), values.get(self.group, "")
         words, context = values[text], values.get(self.context, "")
         problem = "" if words.strip() else NO_TEXT
-        if not all(map(_is_text, (words, context, id, group))):
+        if SURROGATE.search(words + context + id + group):
             problem, words, context = UNDECODED.format(encoding=self.encoding), "", ""
         return Line(number, f"{self.file}:{line}", _decodable(id), words, context, problem, _decodable(group))
 
 
 def _as_text(field: object) -> str:
     return "" if field is None else field if isinstance(field, str) else json.dumps(field, default=str)
-
-
-def _is_text(text: str) -> bool:
-    """Whether the text has no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _decodable(text: str) -> str:

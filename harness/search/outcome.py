@@ -1,7 +1,5 @@
 """The result of a search, kept in the store as JSON, and a study that trains with it; without torch and optuna."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

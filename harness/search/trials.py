@@ -1,7 +1,5 @@
 """Trainings of a search: trials as lanes of one training, or one through the library. Test rows are never read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

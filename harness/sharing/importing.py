@@ -1,7 +1,5 @@
 """From an incoming folder to a record: an adapter that others have trained, with its head if it has one."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping
@@ -93,7 +91,8 @@ def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) 
     _fill_adapter(network, incoming.adapter, name, backbone)
     if incoming.head and head:
         tensors = {head.rename(old): tensor for old, tensor in incoming.head.tensors.items()}
-        _fill(tensors, _parameters(network, f"heads.{name}."), incoming.head.where, backbone)
+        own = {path: value for path, value in network.state_dict().items() if path.startswith(f"heads.{name}.")}
+        _fill(tensors, own, incoming.head.where, backbone)
     with store.staging() as folder:
         save_adapter(network, name, folder / "adapter", with_head=head is not None)
         origin = provenance(backbone, started, CPU, lanes=1, packages=ADAPTER_PACKAGES)
@@ -163,10 +162,6 @@ def _fill_adapter(network: Any, part: Part, name: str, backbone: Backbone) -> No
     state = network.state_dict()
     own = {name: tensor for name, tensor in state.items() if is_own(name) and POOL not in name}
     _fill(tensors, own, part.where, backbone)
-
-
-def _parameters(network: Any, prefix: str) -> dict[str, Tensor]:  # noqa: ANN401
-    return {name: tensor for name, tensor in network.state_dict().items() if name.startswith(prefix)}
 
 
 def _fill(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor], where: Path, backbone: Backbone) -> None:

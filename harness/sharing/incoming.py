@@ -4,19 +4,15 @@ A `Source` is a folder with an adapter in the format of the adapters library, of
 files; `settings_in` and `head_in` say what its configurations mean in the library of today.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import io
 import json
-import os
 import re
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
+from harness.study.backbone import hub_folder
 from harness.study.methods import METHODS
 from tasks.errors import BadInput
 from tasks.fields import Line, excerpt, misfits
@@ -68,30 +65,13 @@ def source_of(address: str, revision: str = "") -> Source:
     match = REPOSITORY.fullmatch(address)
     if not match or address.startswith((".", "/", "~")) or not is_inside(match[2] or "here"):
         raise NoSuchSource(f"{address}: no such folder, nor a repository of the hub (OWNER/NAME or OWNER/NAME/FOLDER)")
-    name, part = match[1], match[2] or ""
-    top = _snapshot(address, name, part, revision)
+    part = match[2] or ""
+    files = [f"{part}/{file}" if part else file for file in FILES]
+    what, advice = f"{address}: neither a folder nor", "and give the folder"
+    top = hub_folder(match[1], files, what, advice, revision, NoSuchSource)
     if not COMMIT.fullmatch(top.name):
         raise NoSuchSource(f"{address}: the hub did not say of which commit its files are; download them into a folder")
     return Source(top / part, top.parent.parent, address, top.name)
-
-
-def _snapshot(address: str, name: str, part: str, revision: str) -> Path:
-    """The folder of a commit in the hub's cache, of which only the files of an adapter are downloaded."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    patterns = [f"{part}/{file}" if part else file for file in FILES]
-    is_offline = os.environ.get("HF_HUB_OFFLINE") == "1"
-    try:
-        return Path(
-            snapshot_download(name, revision=revision or None, allow_patterns=patterns, local_files_only=is_offline)
-        )
-    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
-        reason = shorten(str(problem), 160, placeholder=" ...") or type(problem).__name__
-        raise NoSuchSource(
-            f"{address}: neither a folder nor to be had from the hub ({reason}); download it on a machine with "
-            "internet, and give the folder"
-        ) from None
 
 
 # The folder: each file is read once, within limits, and gives plain tables and tensors.
@@ -198,7 +178,10 @@ def _part(source: _Folder, names: tuple[str, str, str]) -> Part | None:
             f"{source.folder / missing}: is missing, though {'weights' if raw is None else where.name} is there"
         )
     path = source.folder / name
-    tensors = _read_safetensors(content, path) if name == weights[0] else _read_pickle(content, path)
+    try:
+        tensors = load(content) if name == weights[0] else _read_pickle(content, path)
+    except (SafetensorError, ValueError, KeyError):
+        raise BadAdapter(f"{path}: damaged, or no safetensors; get the folder again") from None
     try:
         table = json.loads(raw.decode())
     except json.JSONDecodeError as problem:
@@ -208,13 +191,6 @@ def _part(source: _Folder, names: tuple[str, str, str]) -> Part | None:
     if not isinstance(table, dict):
         raise BadAdapter(f"{where}:1: JSON, but no table of fields; get the folder again")
     return Part(where, table, _float32(tensors, path))
-
-
-def _read_safetensors(raw: bytes, where: Path) -> dict[str, Tensor]:
-    try:
-        return load(raw)
-    except (SafetensorError, ValueError, KeyError):
-        raise BadAdapter(f"{where}: damaged, or no safetensors; get the folder again") from None
 
 
 def _read_pickle(raw: bytes, where: Path) -> dict[str, Tensor]:

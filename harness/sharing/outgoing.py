@@ -170,27 +170,23 @@ def card(facts: Facts) -> str:
         model_name=name,
         eval_results=[evaluation] if known else None,
     )
-    return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_text(facts, name)}"))
-
-
-def _text(facts: Facts, name: str) -> str:
     warning = "**It was trained on synthetic texts and says nothing about real ones.**\n\n" if facts.synthetic else ""
     table = "\n".join(f"| {what} | {_escaped(value)} |" for what, value in _rows(facts).items())
     about = f"An adapter and its head for the task *{_escaped(facts.task['title'])}* over a frozen encoder."
-    return f"# {_escaped(name)}\n\n{warning}{about}\n\n| | |\n|---|---|\n{table}\n\n{_use(facts)}"
-
-
-def _use(facts: Facts) -> str:
-    """What the adapter is for, and how it is loaded on its encoder."""
     kind = LOADED_AS.get(str(facts.record.spec["backbone"]["model_type"]))
-    return USE.replace("LOADED", LOADED_AS_ANOTHER.format(kind=kind) if kind else LOADED)
+    use = USE.replace("LOADED", LOADED_AS_ANOTHER.format(kind=kind) if kind else LOADED)
+    text = f"# {_escaped(name)}\n\n{warning}{about}\n\n| | |\n|---|---|\n{table}\n\n{use}"
+    return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}"))
 
 
 def _rows(facts: Facts) -> dict[str, str]:
     """The rows of the card's table."""
     spec, origin, task = facts.record.spec, facts.record.provenance, facts.task
     settings = {what: ", ".join(f"{name} {value}" for name, value in spec[what].items()) for what in TABLES}
-    training = f"{settings['training']}{_loss(spec.get('loss'))}"
+    training = settings["training"]
+    if loss := spec.get("loss"):  # where it is not the usual one of the label
+        numbers = ", ".join(f"{name} {value}" for name, value in loss.items() if name != "kind")
+        training += f"; loss {loss['kind']} ({numbers})"
     source = "synthetic texts" if facts.synthetic else task["data_source"] or "unstated"
     answers = ", ".join(map(_line, task["classes"])) or "a number"
     reads = f"at most {spec['max_tokens']} tokens, of a longer text the {spec['truncation']}"
@@ -206,12 +202,6 @@ def _rows(facts: Facts) -> dict[str, str]:
         "encoder": f"{origin['backbone']}, weights sha256 {spec['backbone']['weights_sha256']}",
         "made by": f"study {facts.study}, record {facts.record.key}, {origin['code']}, {origin['device']}",
     }
-
-
-def _loss(loss: Mapping[str, Any] | None) -> str:
-    """What was minimised, where that is not the usual loss of the label."""
-    numbers = ", ".join(f"{name} {value}" for name, value in (loss or {}).items() if name != "kind")
-    return f"; loss {loss['kind']} ({numbers})" if loss else ""
 
 
 def _line(text: object) -> str:

@@ -5,8 +5,6 @@ against the first, record by record. On the same processor with the same threads
 elsewhere sums are rounded otherwise, and training carries that on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -73,7 +71,8 @@ def _row(record: Record, store: Store, other: Store) -> Row:
         raise NotTheSameRows(f"{store.root} and {other.root} have other test rows of {key}; see store verify of both")
     logits = [labels_and_logits({name: table[name].to_numpy() for name in table})[1] for table in tables]
     chosen = [decisions(metric, own).reshape(len(own), -1) for own in logits]
-    first, second = (_score(place.get(key)) for place in (store, other))
+    scores = [place.get(key).results["test"] for place in (store, other)]
+    first, second = (math.nan if score is None else float(score) for score in scores)
     what = spec["target"], spec["intermediate"], spec["seed"], spec["setting"], planned_role(spec)
     return {
         "key": key,
@@ -86,8 +85,3 @@ def _row(record: Record, store: Store, other: Store) -> Row:
         "largest": float(np.abs(np.subtract(*logits, dtype=np.float64)).max(initial=0.0)),
         "difference": second - first,
     }
-
-
-def _score(record: Record) -> float:
-    """The test score; not a number where the record has none."""
-    return math.nan if (score := record.results["test"]) is None else float(score)

@@ -7,8 +7,6 @@ once, into a store of its own in the user's cache, under the archive's sha256, w
 computed; the folder may be removed at any time.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil
@@ -109,13 +107,15 @@ def store_at(place: str) -> Iterator[Store]:
 
 
 def shipped_store(file: Path, name: str) -> Store:
-    """The store of a shipped archive, unpacked unless it was before; NoCache where it cannot be.
+    """The store of a shipped archive, unpacked below XDG_CACHE_HOME unless it was before; NoCache where it cannot be.
 
     It gets its name when it is complete: of two processes at once the first wins, and an interrupted one leaves
     nothing that is read.
     """
     try:
-        folder = _cache_folder() / disk.sha256_of(file)
+        given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+        root = given if given.is_absolute() else Path.home() / ".cache"  # a relative one is to be ignored, says XDG
+        folder = root / "empathy-transfer" / "shipped" / disk.sha256_of(file)
         if not (folder / "studies" / f"{name}.json").is_file():
             # unpack beside the folder, and give it its name in one step
             part = folder.with_name(f".{uuid.uuid4().hex}.part")
@@ -132,10 +132,3 @@ def shipped_store(file: Path, name: str) -> Store:
             f" or give a store: empathy-transfer store restore {file} --store DIR"
         ) from problem
     return Store(folder)
-
-
-def _cache_folder() -> Path:
-    """Where shipped results are unpacked: below XDG_CACHE_HOME, or ~/.cache; RuntimeError where no home is known."""
-    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    root = given if given.is_absolute() else Path.home() / ".cache"  # a relative one is to be ignored, says XDG
-    return root / "empathy-transfer" / "shipped"

@@ -9,8 +9,6 @@ of an up-projection and its bias per output. The bias of the down-projection, a 
 rows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,10 +4,7 @@
 model of the sentence-transformers library, or for want of it by the frozen backbone itself.
 """
 
-from __future__ import annotations
-
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +21,7 @@ from torch import Tensor
 from adapters_store import Store
 from adapters_store.disk import sha256_of
 from adapters_store.measures import MINILM, POOLED
-from harness.study.backbone import Backbone, BadBackbone, resolve
+from harness.study.backbone import Backbone, BadBackbone, hub_folder, resolve
 from harness.study.backbone_files import (
     PREFIXES,
     BadTokenizer,
@@ -113,10 +110,6 @@ class Adapted:
         """The model, every parameter frozen."""
         return load_backbone(self.backbone).requires_grad_(False).to(self.torch_device)
 
-    def load(self) -> None:
-        """Read the backbone's weights."""
-        _ = self.network
-
     def switch_on(self, key: str, *, with_head: bool) -> str:
         """Make the adapter of this record the only active adapter; the name that it and its head have."""
         if (key, with_head) not in self.names:
@@ -179,7 +172,7 @@ class Pooled:
 
     def load(self) -> None:
         """Read the weights."""
-        self.adapted.load()
+        _ = self.adapted.network
 
     def __call__(self, rows: Sequence[Example]) -> NDArray[np.float64]:
         """One vector per row ``[rows, width]``."""
@@ -285,17 +278,5 @@ def check_whole(folder: Path, loaded: Any) -> None:  # noqa: ANN401
 
 def sentence_folder(name: str) -> Path:
     """The folder of this sentence encoder in the hub's cache; BadBackbone if it cannot be had."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    is_offline = os.environ.get("HF_HUB_OFFLINE") == "1"
-    try:
-        folder = snapshot_download(
-            f"sentence-transformers/{name}", allow_patterns=[*FILES, "1_Pooling/*"], local_files_only=is_offline
-        )
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as problem:
-        raise BadBackbone(
-            f"sentence encoder {name!r} is not to be had from the hub ({type(problem).__name__}); "
-            f"download it on a machine with internet, or take --encoder {MINILM} or --encoder {POOLED}"
-        ) from None
-    return Path(folder)
+    what, advice = f"sentence encoder {name!r} is not", f"or take --encoder {MINILM} or --encoder {POOLED}"
+    return hub_folder(f"sentence-transformers/{name}", [*FILES, "1_Pooling/*"], what, advice)

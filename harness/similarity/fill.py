@@ -1,7 +1,5 @@
 """Measures how similar the tasks of a plan are; the store keeps the results, and only what it lacks is measured."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -10,7 +8,7 @@ from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from adapters_store import MissingRecord, Store
+from adapters_store import Store
 from adapters_store.measures import (
     DATA_EMBEDDING,
     EMBEDDED_ROWS,
@@ -213,15 +211,12 @@ class Filler:
         if measure == "data":
             self.encoder.load()
         elif measure in OF_NETWORK:
-            self.adapted.load()
+            _ = self.adapted.network
 
     def _check_backbone(self, inputs: Mapping[str, Any]) -> None:
         """BadInput if the store has an embedding by another backbone of this name."""
-        try:
-            weights_sha256 = self.store.measure(DATA_EMBEDDING, inputs).result["weights_sha256"]
-        except MissingRecord:
-            return
-        if weights_sha256 != self.plan.backbone.weights_sha256:
+        stored = self.store.find_measure(DATA_EMBEDDING, inputs)
+        if stored and stored.result["weights_sha256"] != self.plan.backbone.weights_sha256:
             raise BadInput(
                 f"backbone {inputs['backbone']!r}: the store has embeddings by other weights; rename its folder"
             )
@@ -283,16 +278,12 @@ def stored_measures(
     for name in dict.fromkeys(measures):
         kind, marks = kinds[name]
         asked = [inputs for own, inputs in measures_of(manifest) if own == kind and marks.items() <= inputs.items()]
-        by_encoder = [[inputs for inputs in asked if inputs.get("encoder") == own] for own in _encoders_of(asked)]
+        names = list(dict.fromkeys(inputs.get("encoder") for inputs in asked)) or [None]  # None: no encoder's
+        by_encoder = [[inputs for inputs in asked if inputs.get("encoder") == own] for own in names]
         reports.append(
             max((_read_measure(store, manifest, name, kind, inputs) for inputs in by_encoder), key=attrgetter("stored"))
         )
     return reports
-
-
-def _encoders_of(inputs: Sequence[Mapping[str, Any]]) -> list[str | None]:
-    """The encoders that inputs name, in their order; of a kind without encoders no name."""
-    return list(dict.fromkeys(own.get("encoder") for own in inputs)) or [None]
 
 
 def _read_measure(
@@ -301,10 +292,9 @@ def _read_measure(
     """How many measures with these inputs are stored, and which tasks lack one."""
     report, lacking = FillReport(name), ""
     for own in {str(own): own for own in inputs}.values():
-        try:
-            report.seconds += store.measure(kind, own).cost_seconds
-            report.stored += 1
-        except MissingRecord:
+        if stored := store.find_measure(kind, own):
+            report.seconds, report.stored = report.seconds + stored.cost_seconds, report.stored + 1
+        else:
             lacking += str(own)
     hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
     tasks = [task for task in manifest["tasks"] if hashes[task] in lacking or keys.get(task, kind) in lacking]
@@ -325,13 +315,11 @@ def _fill_measure(filler: Filler, name: str, watch: Watch) -> FillReport:
     jobs = list({str(job.inputs): job for job in MEASURES[name](filler)}.values())
     for done, job in enumerate(jobs):
         watch(name, done, len(jobs))
-        try:
-            report.seconds += filler.store.measure(job.kind, job.inputs).cost_seconds
-            report.stored += 1
+        if stored := filler.store.find_measure(job.kind, job.inputs):
+            report.seconds, report.stored = report.seconds + stored.cost_seconds, report.stored + 1
             continue
-        except MissingRecord:
-            filler.load(name)
-            started = time.perf_counter()
+        filler.load(name)
+        started = time.perf_counter()
         try:
             result = job.result()
         except NoBottleneck as reason:

@@ -6,9 +6,7 @@ what goes in and what comes out of a unit, so it shrinks what a parent adds: whe
 is told by ``merged`` against ``own_part``, and not against ``alone``.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,6 +28,7 @@ from harness.training.recipe import Recipe, encoded, finite
 from tasks import metrics
 
 MOST_LANES = 24  # of a pass
+TRAINED_THERE = "its adapters or what they count were trained in the cell itself: nothing was merged without training"
 Parents = dict[str, dict[str, Any]]  # of a merge, by task
 
 
@@ -39,7 +38,13 @@ def measurable(plan: Plan, store: Store) -> tuple[list[Cell], dict[str, str]]:
     left_out: dict[str, str] = {}
     for cell in plan.cells:
         if (cell.role, cell.setting, cell.seed) == (MERGED, "full", plan.study.seeds[0]):
-            if reason := _why_not(cell, store):
+            names = names_below(cell.spec)
+            absent = [names[key] for key in cell.stands_on if key not in store]
+            if cell.rule in LEARNED:
+                reason: str | None = TRAINED_THERE
+            else:
+                reason = f"its {absent[0]} is not in the store" if absent else why_unmergeable(cell.merge or {}, store)
+            if reason:
                 left_out[f"{cell.intermediate} -> {cell.target}"] = reason
             else:
                 usable.append(cell)
@@ -56,7 +61,9 @@ def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> dict[str
     merges: dict[str, Merge] = {}
     by_parent: dict[str, list[Cell]] = {}
     of_ties = next((cell for cell in usable if cell.rule == TIES), None)
-    start = _start(plan, of_ties) if of_ties else {}  # all adapters of the seed have it in common
+    start: Weights = {}  # which all adapters of the seed have in common
+    if of_ties:
+        start = fresh_adapter(with_target(Recipe.of([of_ties]), plan.backbone), of_ties.target)
     for cell in usable:
         merges[cell.key] = merge_of(cell, store, start)
         for task in merges[cell.key].parents:
@@ -67,18 +74,6 @@ def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> dict[str
         for cell, scores in zip(on, _of_parent(plan, store, baselines[key], own, start, device), strict=True):
             kept[cell.key][baselines[key].target] = scores
     return {key: dict(sorted(parents.items())) for key, parents in kept.items()}
-
-
-def _start(plan: Plan, cell: Cell) -> Weights:
-    return fresh_adapter(with_target(Recipe.of([cell]), plan.backbone), cell.target)
-
-
-def _why_not(cell: Cell, store: Store) -> str | None:
-    if cell.rule in LEARNED:
-        return "its adapters or what they count were trained in the cell itself: nothing was merged without training"
-    names = names_below(cell.spec)
-    absent = [names[key] for key in cell.stands_on if key not in store]
-    return f"its {absent[0]} is not in the store" if absent else why_unmergeable(cell.merge or {}, store)
 
 
 def _of_parent(
@@ -118,15 +113,11 @@ def _scores(
     head = {f"head.{name.removeprefix(own)}": value for name, value in stored.items()}
     scores: list[float | None] = []
     for first in range(0, len(adapters), MOST_LANES):
-        lanes = _lanes(adapters[first : first + MOST_LANES], head).to(where).lanes()
+        some = adapters[first : first + MOST_LANES]  # as lanes, all under one head
+        trained = {name: as_wide([weights[name] for weights in some]) for name in some[0]}
+        trained |= {name: value.expand(len(some), *value.shape) for name, value in head.items()}
+        lanes = LaneState(trained, {}).to(where).lanes()
         has_segments = plan.backbone.model_type == "bert"
         logits = predicted(frozen, lanes, parts["validation"].rows, tokenizer.padding, has_segments=has_segments)
         scores += [finite(metrics.score(recipe.metric, parts["validation"].labels, lane)) for lane in logits]
     return len(parts["validation"].rows), scores
-
-
-def _lanes(adapters: Sequence[Weights], head: Mapping[str, torch.Tensor]) -> LaneState:
-    """Lanes of these adapters, all under one head."""
-    trained = {name: as_wide([own[name] for own in adapters]) for name in adapters[0]}
-    heads = {name: value.expand(len(adapters), *value.shape) for name, value in head.items()}
-    return LaneState(trained | heads, {})

@@ -1,15 +1,14 @@
 """Which frozen encoder a study uses, and the hash of its weights; nothing here loads a model."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from harness.study.backbone_files import (
@@ -162,7 +161,11 @@ def resolve(name: str) -> Backbone:
         return _of_folder(folder.name, folder)
     if name.startswith((".", "/", "~")):
         raise BadBackbone(f"backbone {name!r}: no such folder; give a folder with config.json and model.safetensors")
-    return _of_folder(name, _hub_folder(name))
+    wanted = ["config.json", "model.safetensors", "tokenizer*", "vocab*", "merges.txt", "sentencepiece*"]
+    wanted.append("special_tokens_map.json")
+    what = f"backbone {name!r} is neither a folder nor"
+    advice = "give a folder, or take backbone minilm, which comes as a package"
+    return _of_folder(name, hub_folder(name, wanted, what, advice))
 
 
 def _minilm() -> Backbone:
@@ -250,18 +253,23 @@ def refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
             )
 
 
-def _hub_folder(name: str) -> Path:
+def hub_folder(
+    name: str, files: Sequence[str], what: str, advice: str, revision: str = "", error: type[BadInput] = BadBackbone
+) -> Path:
+    """The folder of a repository's commit in the hub's cache, of which only these files (patterns) are downloaded.
+
+    The error says that ``what`` is not to be had from the hub, why, and what to do.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = ["config.json", "model.safetensors", "tokenizer*", "vocab*", "merges.txt", "sentencepiece*"]
-    wanted.append("special_tokens_map.json")
     is_offline = os.environ.get("HF_HUB_OFFLINE") == "1"
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=is_offline))
+        return Path(
+            snapshot_download(name, revision=revision or None, allow_patterns=files, local_files_only=is_offline)
+        )
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
-        reason = str(problem).splitlines()[0][:160] if str(problem) else type(problem).__name__
-        raise BadBackbone(
-            f"backbone {name!r} is neither a folder nor to be had from the hub ({reason}); "
-            "download it on a machine with internet, give a folder, or take backbone minilm, which comes as a package"
+        reason = shorten(str(problem), 160, placeholder=" ...") or type(problem).__name__
+        raise error(
+            f"{what} to be had from the hub ({reason}); download it on a machine with internet, {advice}"
         ) from None

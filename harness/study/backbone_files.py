@@ -14,8 +14,6 @@ of a type that needs no scale, and finite. The pooler and heads of language mode
 cell uses them. Sizes are read from the file's header alone; only ``check_finite`` reads the numbers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -355,7 +353,7 @@ def needed(model_type: str, config: Mapping[str, Any]) -> Iterator[tuple[str, Sh
     yield "embeddings.position_embeddings.weight", (size["max_position_embeddings"], width)
     if model_type != "mpnet":
         yield "embeddings.token_type_embeddings.weight", (size["type_vocab_size"], width)
-    yield from _norm("embeddings.LayerNorm", width)
+    yield from _affine("embeddings.LayerNorm", width)
     if model_type == "mpnet":
         buckets = config.get("relative_attention_num_buckets", BUCKETS)
         yield "encoder.relative_attention_bias.weight", (buckets, size["num_attention_heads"])
@@ -364,21 +362,17 @@ def needed(model_type: str, config: Mapping[str, Any]) -> Iterator[tuple[str, Sh
     for number in range(size["num_hidden_layers"]):
         layer = f"encoder.layer.{number}"
         for name in names.split():
-            yield from _linear(f"{layer}.attention.{name}", width, width)
-        yield from _norm(f"{layer}.{norm}", width)
-        yield from _linear(f"{layer}.intermediate.dense", inner, width)
-        yield from _linear(f"{layer}.output.dense", width, inner)
-        yield from _norm(f"{layer}.output.LayerNorm", width)
+            yield from _affine(f"{layer}.attention.{name}", width, width)
+        yield from _affine(f"{layer}.{norm}", width)
+        yield from _affine(f"{layer}.intermediate.dense", inner, width)
+        yield from _affine(f"{layer}.output.dense", width, inner)
+        yield from _affine(f"{layer}.output.LayerNorm", width)
 
 
-def _linear(name: str, outputs: int, inputs: int) -> Iterator[tuple[str, Shape]]:
-    yield f"{name}.weight", (outputs, inputs)
+def _affine(name: str, outputs: int, *inputs: int) -> Iterator[tuple[str, Shape]]:
+    """Weight and bias of a linear layer, or without ``inputs`` of a norm."""
+    yield f"{name}.weight", (outputs, *inputs)
     yield f"{name}.bias", (outputs,)
-
-
-def _norm(name: str, width: int) -> Iterator[tuple[str, Shape]]:
-    yield f"{name}.weight", (width,)
-    yield f"{name}.bias", (width,)
 
 
 def shapes_in(folder: Path) -> dict[str, Tensor]:

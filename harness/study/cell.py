@@ -1,7 +1,5 @@
 """A cell: one training, named by everything that decides its numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -4,8 +4,6 @@ Every field of a study file is declared here, with what it may hold and means (t
 is for harness.study.file. What a study asks of a scheduler, in its tables ``[slurm]`` and ``[ray]``, is here, too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

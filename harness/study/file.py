@@ -4,8 +4,6 @@ A study is built in layers: the file that ``extends`` names, the file's own fiel
 What comes out is checked as a whole: closed lists, ranges, and which fields go together.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

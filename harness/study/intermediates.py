@@ -6,8 +6,6 @@ cell has its key before anything is trained. Nothing is merged here: `weights_of
 these are trained, and harness.training.lanes.train computes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence

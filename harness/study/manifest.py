@@ -4,8 +4,6 @@ A run writes it (``manifest_of``). Where one comes in, its shape is checked once
 later can trust its fields.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime

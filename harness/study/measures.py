@@ -3,8 +3,6 @@
 Each is computed once for every content of the splits, and read from the store from then on.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters_store import MissingRecord, Store
+from adapters_store import Store
 from adapters_store.measures import (
     ANNOTATORS,
     CONTAMINATION,
@@ -52,13 +50,12 @@ def _kept(
     store: Store, kind: str, inputs: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     """The result of a measure: from the store, or computed and kept there."""
-    try:
-        return store.measure(kind, inputs).result
-    except MissingRecord:
-        started = time.perf_counter()
-        result = compute()
-        store.put_measure(kind, inputs, result, time.perf_counter() - started)
-        return result
+    if kept := store.find_measure(kind, inputs):
+        return kept.result
+    started = time.perf_counter()
+    result = compute()
+    store.put_measure(kind, inputs, result, time.perf_counter() - started)
+    return result
 
 
 def facts_of(splits: Splits) -> dict[str, Any]:
@@ -76,9 +73,7 @@ def keep_measures(splits: Mapping[str, Splits], store: Store) -> None:
         if not (marks := marks_hash(task_splits)):
             continue
         inputs = annotators_inputs(name, task_splits.content_hash, marks)
-        try:
-            store.measure(ANNOTATORS, inputs)
-        except MissingRecord:
+        if not store.find_measure(ANNOTATORS, inputs):
             rows = {row.id: list(row.marks) for row in task_splits.test if row.marks}
             store.put_measure(ANNOTATORS, inputs, {"ids": list(rows), "marks": list(rows.values())}, 0.0)
 

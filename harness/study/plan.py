@@ -20,6 +20,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -189,38 +190,28 @@ def _packs(grid: _Grid, merged: MergedRows | None) -> tuple[tuple[Pack, ...], tu
                     second += [Pack(tuple(cells)) for cells in packs.values()]
                     on_merges = merged.cells(name, setting, seed, full, column) if merged else []
                     third += _packs_of_merges(on_merges)
-    return tuple(Pack((cell,)) for cell in first), (*second, *third, *_references(grid), *_systems(grid))
+    # what baselines are held against and nothing stands on, then what is no adapter, each by itself
+    seeds_and_settings = list(product(study.seeds_of_baselines, study.settings))
+    last = [
+        make_cell(study, grid.backbone, rows, seed=seed, setting=setting, role=role)
+        for role in study.references
+        for seed, setting in seeds_and_settings
+        for rows in grid.targets.values()
+    ]
+    last += [
+        make_system_cell(study, grid.backbone, grid.splits, target=target, name=name, seed=seed, setting=setting)
+        for name in study.systems
+        for seed, setting in seeds_and_settings
+        for target in grid.targets
+        if target in study.system.get(name, {}).get("tasks", grid.targets)
+    ]
+    return tuple(Pack((cell,)) for cell in first), (*second, *third, *(Pack((cell,)) for cell in last))
 
 
 def _packs_of_merges(cells: Sequence[Cell]) -> list[Pack]:
     """One for the merges that differ only in what parents count, and one for each that learns it."""
     alike = tuple(cell for cell in cells if cell.rule not in LEARNED)
     return ([Pack(alike)] if alike else []) + [Pack((cell,)) for cell in cells if cell not in alike]
-
-
-def _references(grid: _Grid) -> list[Pack]:
-    """What baselines are held against and nothing stands on: a pack for each target, setting and baseline seed."""
-    study = grid.study
-    return [
-        Pack((make_cell(study, grid.backbone, rows, seed=seed, setting=setting, role=role),))
-        for role in study.references
-        for seed in study.seeds_of_baselines
-        for setting in study.settings
-        for rows in grid.targets.values()
-    ]
-
-
-def _systems(grid: _Grid) -> list[Pack]:
-    """What is no adapter, each by itself: a pack for each system, target, setting and baseline seed."""
-    study, given = grid.study, (grid.study, grid.backbone, grid.splits)
-    return [
-        Pack((make_system_cell(*given, target=target, name=name, seed=seed, setting=setting),))
-        for name in study.systems
-        for seed in study.seeds_of_baselines
-        for setting in study.settings
-        for target in grid.targets
-        if target in study.system.get(name, {}).get("tasks", grid.targets)
-    ]
 
 
 def _floors(grid: _Grid) -> Iterator[Cell]:

@@ -11,8 +11,6 @@ epitome_er,definition,some-model 2026-11-24,3.5,3,4
 A reading that could not be had is empty, and a value without any reading is a gap.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ that has learned it helps the target. The unplanted pairs share no word's meanin
 rows, an intermediate may still help by what it learned about reading such texts at all.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,15 +27,6 @@ PLANTED: tuple[tuple[str, str], ...] = (
     ("news_empathy", "conv_empathy"),
     ("conv_empathy", "news_empathy"),
 )
-UNPLANTED: tuple[tuple[str, str], ...] = (
-    ("news_emotion", "epitome_er"),
-    ("empdial_role", "epitome_er"),
-    ("news_empathy", "empdial_ei"),
-    ("epitome_er", "news_emotion"),
-    ("empdial_ei", "news_empathy"),
-    ("epitome_er", "conv_empathy"),
-)
-
 WRITERS: dict[str, Callable[[Path, random.Random, int], None]] = {
     "condolence": write_condolence,
     "conv": write_conv,

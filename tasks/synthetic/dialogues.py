@@ -1,7 +1,5 @@
 """Dialogues: interviews, ESConv, PersonaChat, EmpatheticDialogues, the questions in them, and those of WASSA 2023."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

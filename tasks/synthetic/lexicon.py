@@ -5,8 +5,6 @@ guess the labels, and a model that has learned a lexicon on one task can use it 
 Every word is one piece in common sub-word vocabularies, which keeps texts short.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import TypeVar

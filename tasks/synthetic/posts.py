@@ -1,7 +1,5 @@
 """Posts, replies and essays: IEmpathize, TwittEmp, Condolence, Empathy and Hope, Epitome, and those of WASSA 2023."""
 
-from __future__ import annotations
-
 import csv
 import random
 from collections.abc import Iterable, Sequence

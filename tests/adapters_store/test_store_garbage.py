@@ -1,7 +1,5 @@
 """What a store can do without: listed, removed on request only, and never while it is young."""
 
-from __future__ import annotations
-
 import os
 import time
 

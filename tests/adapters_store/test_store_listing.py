@@ -1,7 +1,5 @@
 """The listing of a store: what each study has of it, and what else is there."""
 
-from __future__ import annotations
-
 import pytest
 
 from adapters_store import key_of

@@ -1,7 +1,5 @@
 """The Python face: fields by their names, and everything that the command line says of a finished study."""
 
-from __future__ import annotations
-
 import base64
 import re
 from xml.etree import ElementTree
@@ -29,8 +27,7 @@ def study(tmp_path_factory):
 def test_fields_are_given_by_their_own_names():
     config = Study("tiny", epochs=3, seeds=[1, 2], reduction_factor=8, task={ONE: {"learning_rate": 1e-3}}).config
     assert config == load_study(
-        "tiny",
-        ["training.epochs=3", "seeds=[1, 2]", "adapter.reduction_factor=8", f"task.{ONE}.learning_rate=1e-3"],
+        "tiny", ["training.epochs=3", "seeds=[1, 2]", "adapter.reduction_factor=8", f"task.{ONE}.learning_rate=1e-3"]
     )
 
 

@@ -1,7 +1,5 @@
 """Small made-up files in the form that an entry names, for readers of tables, turns and aligned lines."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

@@ -4,8 +4,6 @@ A message is its length, a colon, and JSON: ``[0, number, command, parameters]``
 back (firefox-source-docs.mozilla.org, Testing & Test Infrastructure, Marionette, Protocol).
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

@@ -9,8 +9,6 @@ nothing. What is left behind in ``--keep`` is an ordinary store with ordinary re
     python -m tests.support.grid_smoke --only-target epitome_er --keep smoke    # 18 baselines and one column
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

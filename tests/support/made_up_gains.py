@@ -1,7 +1,5 @@
 """Frames of gains as a study of many tasks would have them, drawn without a store: noise, and planted effects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether any sentence of a data set stands in an archive: in its bytes, and in what its columns and JSON decode to."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

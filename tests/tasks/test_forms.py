@@ -4,8 +4,6 @@ A form that is added is one file and one line of FORMS: the fields that must be 
 rows the entry then reads, and what a person is told to look at; or, for ASKED, what the refusal names.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -79,13 +77,13 @@ ASKED = {
 }
 
 
-def test_there_are_forty_forms_and_each_file_has_its_line() -> None:
+def test_there_are_forty_forms_and_each_file_has_its_line():
     assert {path.name for path in FOLDER.iterdir()} == {*FORMS, *ASKED}
     assert len(FORMS) + len(ASKED) >= 40
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_the_entry_that_is_right_is_proposed_and_reads_the_file(name: str, tmp_path: Path) -> None:
+def test_the_entry_that_is_right_is_proposed_and_reads_the_file(name, tmp_path):
     expected, count, said = FORMS[name]
     file = read_file(FOLDER / name)
     fields = proposal(file, {"id": "form", "files": [name]})
@@ -97,7 +95,7 @@ def test_the_entry_that_is_right_is_proposed_and_reads_the_file(name: str, tmp_p
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_what_cannot_be_guessed_is_asked_by_name(name: str) -> None:
+def test_what_cannot_be_guessed_is_asked_by_name(name):
     try:
         file = read_file(FOLDER / name)
         fields = proposal(file, {"id": "form", "files": [name]})
@@ -108,7 +106,7 @@ def test_what_cannot_be_guessed_is_asked_by_name(name: str) -> None:
     assert ASKED[name] in label_candidates(file)
 
 
-def test_several_labels_of_several_annotators_are_named_as_not_combined() -> None:
+def test_several_labels_of_several_annotators_are_named_as_not_combined():
     file = read_file(FOLDER / "emotions_of_raters.csv")
     fields = proposal(file, {"id": "form", "label": ["admiration", "anger", "neutral"]})
     assert fields["kind"] == "multilabel"

@@ -1,18 +1,15 @@
 """Labels of several classes at once, and classes that have an order: from the entry to rows, splits and metrics."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tasks.errors import BadEntry, BadInput
 from tasks.readers import read, read_task
-from tasks.registry import tasks_of
 from tasks.splits.loading import load
-from tasks.task import Label, Task, Turn
+from tasks.task import Label, Turn
+from tests.support.task_files import own_task, refusal, written
 
 ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n'
 BOTH = ENTRY + 'kind = "multilabel"\nlabel = "felt"\nseparator = ";"\n'
@@ -20,26 +17,11 @@ COLUMNS = ENTRY + 'kind = "multilabel"\nlabel = ["joy", "fear"]\n'
 ORDINAL = ENTRY + 'kind = "ordinal"\nlabel = "level"\n'
 
 
-def task_of(folder: Path, entry: str) -> Task:
-    file = folder / "mine.toml"
-    file.write_text(entry, encoding="utf-8")
-    (task,) = tasks_of(file)
-    return task
+def labels(folder, entry, table):
+    return [row.label for row in read(own_task(folder, entry), written(folder, table))]
 
 
-def labels(folder: Path, entry: str, table: str) -> list[object]:
-    (folder / "my.csv").write_text(table, encoding="utf-8")
-    return [row.label for row in read(task_of(folder, entry), folder)]
-
-
-def refusal(folder: Path, entry: str, table: str = "text,felt\n") -> str:
-    with pytest.raises(BadInput) as caught:
-        labels(folder, entry, table)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def test_a_separated_column_gives_a_0_or_1_per_class(tmp_path: Path) -> None:
+def test_a_separated_column_gives_a_0_or_1_per_class(tmp_path):
     table = "text,felt\na b,joy; fear\nc d,\ne f,anger\n"
     assert labels(tmp_path, BOTH, table) == [(0, 1, 1), (0, 0, 0), (1, 0, 0)]
 
@@ -47,46 +29,47 @@ def test_a_separated_column_gives_a_0_or_1_per_class(tmp_path: Path) -> None:
 LISTS = BOTH.replace('";"', '"[]"')
 
 
-def test_every_name_of_a_cell_is_renamed_by_itself_and_counts_once(tmp_path: Path) -> None:
+def test_every_name_of_a_cell_is_renamed_by_itself_and_counts_once(tmp_path):
     names = 'relabel = { "glad" = "joy", "happy" = "joy" }\nclasses = ["fear", "joy"]\n'
     assert labels(tmp_path, BOTH + names, "text,felt\na b,glad;happy\nc d,fear; glad\n") == [(0, 1), (1, 1)]
     table = "text,felt\na b,\"['glad','happy']\"\nc d,\"['fear', 'joy']\"\n"
     assert labels(tmp_path, LISTS + names, table) == [(0, 1), (1, 1)]
 
 
-def test_names_beyond_the_first_plane_are_renamed_in_lists(tmp_path: Path) -> None:
+def test_names_beyond_the_first_plane_are_renamed_in_lists(tmp_path):
     names = 'relabel = { "glad" = "\U0001f600" }\nclasses = ["fear", "\U0001f600"]\n'
     assert labels(tmp_path, LISTS + names, "text,felt\na b,['glad']\nc d,['\U0001f600']\n") == [(0, 1), (0, 1)]
 
 
-def test_a_single_class_is_that_of_the_first_name_that_relabel_lists(tmp_path: Path) -> None:
+def test_a_single_class_is_that_of_the_first_name_that_relabel_lists(tmp_path):
     entry = BOTH.replace("multilabel", "binary") + 'relabel = { "joy" = "yes" }\nrelabel_rest = "no"\n'
     table = "text,felt\na b,fear;joy\nc d,fear\ne f,joy\n"
     assert labels(tmp_path, entry + 'classes = ["no", "yes"]\n', table) == [1, 0, 1]
 
 
-def test_a_cell_that_is_no_list_is_refused_or_left_out_where_empty_ones_are(tmp_path: Path) -> None:
+def test_a_cell_that_is_no_list_is_refused_or_left_out_where_empty_ones_are(tmp_path):
     table = "text,felt\na b,['joy']\nc d,['fe\ne f,['fear']\n"
-    assert 'my.csv:3: felt "[\'fe" is no list of names' in refusal(tmp_path, LISTS, table)
+    assert 'my.csv:3: felt "[\'fe" is no list of names' in refusal(labels, tmp_path, LISTS, table)
     assert labels(tmp_path, LISTS + 'drop_labels = [""]\n', table) == [(0, 1), (1, 0)]
 
 
-def test_rows_of_an_item_are_joined_with_the_labels_of_all(tmp_path: Path) -> None:
+def test_rows_of_an_item_are_joined_with_the_labels_of_all(tmp_path):
     table = "text,felt\na b,joy\nc d,fear\na b,fear\na b,joy\n"
     assert labels(tmp_path, BOTH + 'combine = "union"\n', table) == [(1, 1), (1, 0)]
     by_id = BOTH + 'combine = "union"\nrow_id = "n"\n'
     assert labels(tmp_path, by_id, "n,text,felt\n1,a,joy\n2,a,fear\n1,a,fear\n") == [(1, 1), (1, 0)]
-    assert "my.csv:3: text, context or group differ" in refusal(tmp_path, by_id, "n,text,felt\n1,a,joy\n1,b,fear\n")
+    differing = "n,text,felt\n1,a,joy\n1,b,fear\n"
+    assert "my.csv:3: text, context or group differ" in refusal(labels, tmp_path, by_id, differing)
 
 
 ALIGNED = 'id = "mine"\nreader = "aligned"\ntext = "text"\nlabel = "label"\nkind = "binary"\n'
 
 
-def test_lines_of_two_files_are_a_text_and_its_label(tmp_path: Path) -> None:
+def test_lines_of_two_files_are_a_text_and_its_label(tmp_path):
     for name, text in (("a.txt", "one, two\nthree\n"), ("b.txt", "1\n0\n"), ("c.txt", "four\n"), ("d.txt", "1\n")):
         (tmp_path / name).write_text(text)
     sets = 'split_files = { train = ["a.txt", "b.txt"], test = ["c.txt", "d.txt"] }\n'
-    rows = read(task_of(tmp_path, ALIGNED + 'files = ["a.txt", "b.txt", "c.txt", "d.txt"]\n' + sets), tmp_path)
+    rows = read(own_task(tmp_path, ALIGNED + 'files = ["a.txt", "b.txt", "c.txt", "d.txt"]\n' + sets), tmp_path)
     ids = [f"{tmp_path.name}/{line}" for line in ("a:0", "a:1", "c:0")]
     assert [row.id for row in rows] == ids
     assert [(row.id.rpartition("/")[2], row.text, row.label, row.split) for row in rows] == [
@@ -96,21 +79,23 @@ def test_lines_of_two_files_are_a_text_and_its_label(tmp_path: Path) -> None:
     ]
     for files, said in (('["a.txt", "d.txt"]', "d.txt:1: 1 labels for the 2 texts of a.txt"), ('["a.txt"]', "got 1")):
         with pytest.raises(BadInput, match=said):
-            read(task_of(tmp_path, ALIGNED + f"files = {files}\n"), tmp_path)
+            read(own_task(tmp_path, ALIGNED + f"files = {files}\n"), tmp_path)
 
 
-def test_columns_of_0_and_1_give_their_names_as_classes(tmp_path: Path) -> None:
+def test_columns_of_0_and_1_give_their_names_as_classes(tmp_path):
     assert labels(tmp_path, COLUMNS, "text,joy,fear\na,1,0\nb,1.0,true\n") == [(1, 0), (1, 1)]
-    assert task_of(tmp_path, COLUMNS).label.classes == ("joy", "fear")
+    assert own_task(tmp_path, COLUMNS).label.classes == ("joy", "fear")
 
 
-def test_a_column_that_is_neither_0_nor_1_is_refused_with_its_line(tmp_path: Path) -> None:
-    assert "my.csv:3: fear '2' is neither 0 nor 1" in refusal(tmp_path, COLUMNS, "text,joy,fear\na,1,0\nb,1,2\n")
-
-
-def test_a_class_that_the_entry_does_not_know_is_refused(tmp_path: Path) -> None:
-    entry = BOTH + 'classes = ["joy", "fear"]\n'
-    assert "'awe' is not one of joy, fear" in refusal(tmp_path, entry, "text,felt\na b,joy;awe\n")
+@pytest.mark.parametrize(
+    ("entry", "table", "said"),
+    [
+        (COLUMNS, "text,joy,fear\na,1,0\nb,1,2\n", "my.csv:3: fear '2' is neither 0 nor 1"),
+        (BOTH + 'classes = ["joy", "fear"]\n', "text,felt\na b,joy;awe\n", "'awe' is not one of joy, fear"),
+    ],
+)
+def test_a_label_that_can_be_none_is_refused_with_its_line(tmp_path, entry, table, said):
+    assert said in refusal(labels, tmp_path, entry, table)
 
 
 @pytest.mark.parametrize(
@@ -129,45 +114,43 @@ def test_a_class_that_the_entry_does_not_know_is_refused(tmp_path: Path) -> None
         (ORDINAL + '[[downloads]]\nurl = "https://x"\npath = "../a"\n', "stay below the data folder"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_file_and_what_to_write(tmp_path: Path, entry: str, part: str) -> None:
-    with pytest.raises(BadEntry) as caught:
-        task_of(tmp_path, entry)
-    assert part in str(caught.value)
-    assert "mine.toml" in str(caught.value)
+def test_what_does_not_fit_is_refused_with_the_file_and_what_to_write(tmp_path, entry, part):
+    message = refusal(own_task, tmp_path, entry, error=BadEntry)
+    assert part in message and "mine.toml" in message
 
 
-def test_ordinal_classes_that_are_numbers_stand_in_their_order(tmp_path: Path) -> None:
+def test_ordinal_classes_that_are_numbers_stand_in_their_order(tmp_path):
     assert labels(tmp_path, ORDINAL, "text,level\na,10\nb,2\nc,1\n") == [2, 1, 0]
 
 
-def test_ordinal_classes_that_are_words_must_be_named_in_their_order(tmp_path: Path) -> None:
+def test_ordinal_classes_that_are_words_must_be_named_in_their_order(tmp_path):
     table = "text,level\na,weak\nb,strong\n"
-    assert "lowest first" in refusal(tmp_path, ORDINAL, table)
+    assert "lowest first" in refusal(labels, tmp_path, ORDINAL, table)
     assert labels(tmp_path, ORDINAL + 'classes = ["weak", "strong"]\n', table) == [0, 1]
 
 
 @pytest.mark.parametrize(("history", "kept"), [("none", 0), ("previous", 1), (2, 2), (9, 4), ("all", 4)])
-def test_a_history_keeps_the_last_turns(tmp_path: Path, history: str | int, kept: int) -> None:
+def test_a_history_keeps_the_last_turns(tmp_path, history, kept):
     from tasks.readers.rows import kept_turns
 
     turns = tuple(Turn("speaker", str(i)) for i in range(4))
     assert turns[kept_turns(history)] == turns[4 - kept :]
 
 
-def test_a_multilabel_task_is_split_with_every_class_in_train_and_near_80_10_10(tmp_path: Path) -> None:
+def test_a_multilabel_task_is_split_with_every_class_in_train_and_near_80_10_10(tmp_path):
     rng = np.random.default_rng(1)
     names = np.array(["joy", "fear", "awe"])
     rows = [f"words {i},{';'.join(names[rng.random(3) < (0.5, 0.3, 0.1)])}" for i in range(400)]
     (tmp_path / "my.csv").write_text("text,felt\n" + "\n".join(rows), encoding="utf-8")
-    splits = load(task_of(tmp_path, BOTH), tmp_path)
+    splits = load(own_task(tmp_path, BOTH), tmp_path)
     assert np.array([row.label for row in splits.train]).sum(axis=0).min() > 0
     assert abs(len(splits.test) / 400 - 0.1) <= 0.015
     assert np.array([row.label for row in splits.test]).sum(axis=0).min() > 0
 
 
-def test_classes_found_once_are_kept(tmp_path: Path) -> None:
+def test_classes_found_once_are_kept(tmp_path):
     (tmp_path / "my.csv").write_text("text,felt\na b,joy; fear\nc d,\n", encoding="utf-8")
-    task = task_of(tmp_path, BOTH)
+    task = own_task(tmp_path, BOTH)
     known = read_task(task, tmp_path).task
     assert known.label == replace(task.label, classes=("fear", "joy"))
     assert read_task(known, tmp_path).task is known

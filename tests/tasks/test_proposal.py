@@ -1,7 +1,5 @@
 """What the columns of a file suggest for its entry, and what a person's word changes."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

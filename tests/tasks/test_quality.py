@@ -1,7 +1,5 @@
 """What a check says of a task: balance, lengths, repetitions, people and floors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -10,29 +8,27 @@ import pytest
 from tasks.quality import people_shared, quality
 from tasks.splits.contamination import Texts
 from tasks.splits.loading import Splits
-from tasks.task import Answer, Dataset, Example, Label, Task, Turn
+from tasks.task import Dataset, Example, Label, Task, Turn
 
 STORY = "my neighbour lost her dog last week and she is still looking for it every evening"
 
 
-def splits(
-    train: list[Example], test: list[Example], kind: str = "binary", classes: tuple[str, ...] = ("a", "b")
-) -> Splits:
+def splits(train, test, kind="binary", classes=("a", "b")):
     label = Label("label", kind, () if kind == "continuous" else classes, separator="," if kind == "multilabel" else "")
     task = Task("toy", Dataset("toy", "Toy", "toys"), "Toy", ("x.csv",), "table", label)
     return Splits(task, tuple(train), tuple(train[:1]), tuple(test), "0" * 64, ("a warning",))
 
 
-def row(id: int, text: str, label: Answer = 0, group: str = "", context: str = "") -> Example:
+def row(id, text, label=0, group="", context=""):
     turns = (Turn("speaker", context),) if context else ()
     return Example(str(id), group or str(id), group or str(id), turns, text, label)
 
 
-def facts(one: Splits, people: dict[str, str] | None = None) -> dict[str, object]:
+def facts(one, people=None):
     return quality(one, people or {}, Texts([one.train, one.validation, one.test]))
 
 
-def test_sizes_balance_and_lengths() -> None:
+def test_sizes_balance_and_lengths():
     found = facts(splits([row(i, "one two three", i % 4 // 3, context="four five") for i in range(8)], [row(9, "one")]))
     assert found["rows"] == {"train": 8, "validation": 1, "test": 1}
     assert found["labels"]["train"] == {"a": 75.0, "b": 25.0}
@@ -41,8 +37,8 @@ def test_sizes_balance_and_lengths() -> None:
     assert found["warnings"] == ["a warning"]
 
 
-def test_inputs_that_hold_the_label_are_a_warning_with_both_shares() -> None:
-    def warnings(every: int, classes: tuple[str, ...] = ("self_blame", "other_thing")) -> list[str]:
+def test_inputs_that_hold_the_label_are_a_warning_with_both_shares():
+    def warnings(every, classes=("self_blame", "other_thing")):
         texts = [f"row {i} says self-Blame" if i < 20 and i % every == 0 else f"row {i}" for i in range(40)]
         train = [row(i, text, int(i >= 20)) for i, text in enumerate(texts)]
         return facts(splits(train, [row(99, "x")], classes=classes))["warnings"][1:]
@@ -53,7 +49,7 @@ def test_inputs_that_hold_the_label_are_a_warning_with_both_shares() -> None:
     assert warnings(3) == [] and warnings(1, ("1", "2")) == []
 
 
-def test_moments_of_numbers_and_shares_of_several_labels() -> None:
+def test_moments_of_numbers_and_shares_of_several_labels():
     numbers = facts(splits([row(i, "x", float(i)) for i in range(5)], [row(9, "y", 1.0)], "continuous"))
     assert numbers["labels"]["train"] == {
         "min": 0.0,
@@ -67,7 +63,7 @@ def test_moments_of_numbers_and_shares_of_several_labels() -> None:
     assert both["labels"]["train"] == {"a": 50.0, "b": 100.0}
 
 
-def test_repetitions_are_counted_within_and_between_splits() -> None:
+def test_repetitions_are_counted_within_and_between_splits():
     train = [row(0, "yes", context="a"), row(1, "yes", context="b"), row(2, "yes", context="b"), row(3, STORY)]
     test = [row(7, "yes", context="a"), row(8, "yes"), row(9, f"{STORY}!"), row(10, f"{STORY} now")]
     found = facts(splits(train, test))["repeated"]
@@ -76,7 +72,7 @@ def test_repetitions_are_counted_within_and_between_splits() -> None:
     assert found["test in train"] == {"context_and_text": 1, "text": 3, "near": 2}
 
 
-def test_a_task_in_folds_is_compared_fold_by_fold() -> None:
+def test_a_task_in_folds_is_compared_fold_by_fold():
     rows = [row(0, "yes", context="a"), row(1, "no", 1), row(2, "well", context="b"), row(3, "yes", 1, context="a")]
     parts = [(rows[2:], rows[:2]), (rows[:2], rows[2:])]
     folds = tuple(splits(train, test) for train, test in parts)
@@ -87,13 +83,13 @@ def test_a_task_in_folds_is_compared_fold_by_fold() -> None:
     assert found["people"] == {"test_rows": 2, "people": 1, "test_people": 3}
 
 
-def test_the_floor_is_what_the_commonest_answer_scores() -> None:
+def test_the_floor_is_what_the_commonest_answer_scores():
     train = [row(i, f"t{i}", int(i == 0)) for i in range(5)]
     test = [row(9, "x", 0), row(10, "y", 0), row(11, "z", 1)]
     assert facts(splits(train, test))["floor"] == pytest.approx(0.4)
 
 
-def test_people_on_both_sides_are_counted_where_they_are_known() -> None:
+def test_people_on_both_sides_are_counted_where_they_are_known():
     one = splits([row(0, "a"), row(1, "b")], [row(7, "c"), row(8, "d"), row(9, "e")])
     people = {"0": "ann", "1": "bob", "7": "ann", "8": "ann", "9": "eve"}
     assert people_shared(one, people) == {"test_rows": 2, "people": 1, "test_people": 2}

@@ -1,7 +1,5 @@
 """Ratings: several files merge, gaps stay gaps, and strangers are never compared."""
 
-from __future__ import annotations
-
 import csv
 import json
 
@@ -11,6 +9,7 @@ from harness.cli.main import main
 from tasks.errors import BadRow
 from tasks.ratings import Rating, constructs, form, rating_files, ratings
 from tasks.registry import Registry
+from tests.support.entry_files import write_rows
 
 HEADER = "task,construct,rater,value\n"
 
@@ -65,10 +64,7 @@ def test_a_sheet_that_was_filled_in_is_a_file_of_ratings(tmp_path, capsys):
     assert str(sheet) in capsys.readouterr().out
     assert ratings([sheet]) == ratings()
     rows = list(csv.DictReader(sheet.open(encoding="utf-8-sig", newline="")))
-    with sheet.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.DictWriter(handle, list(rows[0]))
-        writer.writeheader()
-        writer.writerows({**row, "value": "3"} for row in rows[:-1])
+    write_rows(sheet, [{**row, "value": "3"} for row in rows[:-1]])
     assert len(ratings([sheet])) - len(ratings()) == len(rows) - 1
     page = (tmp_path / "ratings-criteria.md").read_text(encoding="utf-8")
     assert all(construct.title in page for construct in constructs().values())

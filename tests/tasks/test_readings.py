@@ -1,23 +1,19 @@
 """A model's readings as a file of ratings: what is written is what both readers read, and gaps stay gaps."""
 
-import csv
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import BadRow
 from tasks.ratings import Rating, Reading, Repeat, constructs, ratings_in, readings_in, rows_of
+from tests.support.entry_files import write_rows
 
 POINTS = st.one_of(st.none(), st.integers(1, 5).map(float))
 NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)
 
 
 def written(path, rows):
-    with path.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.DictWriter(handle, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path, rows)
     return path
 
 

@@ -1,7 +1,5 @@
 """Sizes, words and labels of tasks: counted by hand, kept once, and laid out as the paper's tables."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -5,8 +5,6 @@ about nobody's distress get a sentence that the paper found to decide levels of 
 call such a reply empathetic there. The conversations are the user's own copies; nothing of them is kept.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -15,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adapters_store import MissingRecord, Store, StoreError
+from adapters_store import Store, StoreError
 from adapters_store.measures import PROBE_SEED, sentences_inputs
 from adapters_store.measures import SENTENCES as KIND
 from harness.scoring import scorer_of
@@ -120,21 +118,19 @@ def exchanges(corpus: str, folder: Path, count: int, seed: int) -> list[Example]
     every = [said for said in CORPORA[corpus].read(folder) if len(said) >= FEWEST and _replies(said)]
     if not every:
         raise BadInput(f"{folder} has no conversation of {corpus}; {CORPORA[corpus].access}")
-    rng = np.random.default_rng(seed)
-    drawn = rng.permutation(len(every))[:count]
-    return [_exchange(f"{corpus} {number}", every[number], rng) for number in drawn]
+    rng, rows = np.random.default_rng(seed), []
+    for number in rng.permutation(len(every))[:count]:
+        id, said = f"{corpus} {number}", every[number]
+        place = int(rng.choice(_replies(said)))
+        replier = said[place].person
+        turns = tuple(Turn(SPEAKERS[message.person == replier], message.text) for message in said[:place])
+        rows.append(Example(id, id, id, turns, said[place].text, 0))
+    return rows
 
 
 def _replies(said: Conversation) -> list[int]:
     """The places of messages that answer another person's."""
     return [place for place in range(1, len(said)) if said[place].person != said[place - 1].person]
-
-
-def _exchange(id: str, said: Conversation, rng: np.random.Generator) -> Example:
-    place = int(rng.choice(_replies(said)))
-    replier = said[place].person
-    turns = tuple(Turn(SPEAKERS[message.person == replier], message.text) for message in said[:place])
-    return Example(id, id, id, turns, said[place].text, 0)
 
 
 def with_sentence(rows: Sequence[Example], sentences: Sequence[str], seed: int) -> list[Example]:
@@ -177,13 +173,9 @@ def inserted(
             except (BadInput, StoreError) as reason:
                 missing[f"{cell.task} by {cell.system or 'adapter'}, {cell.key[:12]}"] = str(reason)
                 continue
-            rows += [{"key": cell.key, "corpus": corpus, "n": len(talk), **own} for own in _rows(counts)]
+            of_cell = {"key": cell.key, "corpus": corpus, "n": len(talk)}
+            rows += [{**of_cell, "inserted": name, "empathetic": count} for name, count in counts.items()]
     return rows, missing
-
-
-def _rows(counts: Counts) -> Iterator[Counts]:
-    for name, empathetic in counts.items():
-        yield {"inserted": name, "empathetic": empathetic}
 
 
 def _counts(
@@ -195,24 +187,16 @@ def _counts(
     device: str,
 ) -> Counts:
     """Empathetic replies by what was put in: from the store, or counted and kept there."""
-    try:
-        kept = store.measure(KIND, inputs).result
-        return {name: kept[name] for name in WAYS if name in kept}
-    except MissingRecord:
-        started = time.perf_counter()
+    if kept := store.find_measure(KIND, inputs):
+        return {name: kept.result[name] for name in WAYS if name in kept.result}
+    started = time.perf_counter()
     scorer = scorer_of(store, manifest, cell.system, cells=[cell.key], device=device)
 
     def empathetic(rows: Sequence[Example]) -> int:
         return int((metrics.decisions(scorer.tasks[0].metric, scorer.answers(rows)[0].logits) > 0).sum())
 
-    counts = {name: empathetic(rows) for name, rows in _ways(cell.task, talk)}
+    counts = {WAYS[0]: empathetic(talk), WAYS[1]: empathetic(with_sentence(talk, SENTENCES[cell.task], PROBE_SEED))}
+    if cell.task in ALWAYS:
+        counts[WAYS[2]] = empathetic(with_sentence(talk, [ALWAYS[cell.task]], PROBE_SEED))
     store.put_measure(KIND, inputs, counts, time.perf_counter() - started)
     return counts
-
-
-def _ways(task: str, talk: Sequence[Example]) -> Iterator[tuple[str, Sequence[Example]]]:
-    """The replies as they are, with one of the mechanism's sentences, and with its commonest where the paper has it."""
-    yield WAYS[0], talk
-    yield WAYS[1], with_sentence(talk, SENTENCES[task], PROBE_SEED)
-    if task in ALWAYS:
-        yield WAYS[2], with_sentence(talk, [ALWAYS[task]], PROBE_SEED)

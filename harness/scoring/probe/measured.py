@@ -12,8 +12,6 @@ test rows with the order reversed, with letters in the place of names, and with 
 asked through the folder of answers, up to the cap of the study.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from adapters_store import MissingRecord, Store, StoreError
+from adapters_store import Store, StoreError
 from adapters_store.measures import (
     ARRANGEMENTS,
     AS_ASKED,
@@ -296,7 +294,7 @@ class Probe:
     def _cell(self, cell: Asked, rows: Sequence[Example], material: Material) -> None:
         donors = donors_of(self.manifest, cell.task)
         known = [name for name in PROBES if name != OTHER_TASK or material.foreign]
-        wanted = [name for name in known if not self._is_stored(probe_inputs(cell.key, name, donors))]
+        wanted = [name for name in known if not self.store.find_measure(PROBE, probe_inputs(cell.key, name, donors))]
         if not wanted:
             return
         scorer = scorer_of(self.store, self.manifest, cell.system, cells=[cell.key], device=self.device)
@@ -321,13 +319,6 @@ class Probe:
             }
             inputs = probe_inputs(cell.key, name, donors)
             self.store.put_measure(PROBE, inputs, result, time.perf_counter() - started)
-
-    def _is_stored(self, inputs: Mapping[str, Any]) -> bool:
-        try:
-            self.store.measure(PROBE, inputs)
-        except MissingRecord:
-            return False
-        return True
 
 
 def tested(splits: Splits) -> Sequence[Example]:
@@ -428,7 +419,8 @@ class OptionsProbe:
         watch("options", len(cells), len(cells))
 
     def _cell(self, cell: Asked) -> None:
-        wanted = [name for name in ARRANGEMENTS if not self._is_stored(cell, name)]
+        inputs = {name: options_inputs(cell.key, name, self.rows) for name in ARRANGEMENTS}
+        wanted = [name for name in ARRANGEMENTS if not self.store.find_measure(OPTIONS, inputs[name])]
         if not wanted:
             return
         splits = self.splits_of(cell.task)
@@ -452,8 +444,7 @@ class OptionsProbe:
             started = time.perf_counter()
             answers, cost = self._asked(scorer, rows, name)
             result = {"places": places, "answers": answers, "cost": cost}
-            inputs = options_inputs(cell.key, name, self.rows)
-            self.store.put_measure(OPTIONS, inputs, result, time.perf_counter() - started)
+            self.store.put_measure(OPTIONS, inputs[name], result, time.perf_counter() - started)
 
     def _asked(
         self, scorer: SystemScorer, rows: Sequence[Example], arrangement: str
@@ -468,13 +459,6 @@ class OptionsProbe:
         if predicted.unanswered is not None:
             answers[predicted.unanswered] = NO_ANSWER
         return answers.tolist(), dict(predicted.cost)
-
-    def _is_stored(self, cell: Asked, arrangement: str) -> bool:
-        try:
-            self.store.measure(OPTIONS, options_inputs(cell.key, arrangement, self.rows))
-        except MissingRecord:
-            return False
-        return True
 
 
 def drawn(count: int, most: int) -> list[int]:

@@ -1,7 +1,5 @@
 """Archives made to do harm, and archives with any bytes changed: only our own errors come out, and nothing goes in."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -18,6 +16,7 @@ from adapters_store import restore as unpacked
 from adapters_store.archive import archive
 from adapters_store.record import seal
 from adapters_store.restore import BadArchive, restore
+from tests.support.studies.forged import members, special, tar_of
 
 SPEC = {"target": "toy", "intermediate": None, "seed": 1}
 KEY = key_of(SPEC)
@@ -29,7 +28,7 @@ MEASURE = f"measures/{key_of({'kind': 'statistics', 'inputs': INPUTS})}/measure.
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Bytes of a good archive, and its members by name."""
+    """Bytes of a good archive, and its members by name but for their list."""
     root = tmp_path_factory.mktemp("made")
     store = Store(root / "runs")
     with store.staging() as folder:
@@ -40,21 +39,9 @@ def made(tmp_path_factory):
     store.put_measure("statistics", INPUTS, {"rows": 3}, 0.5)
     store.write_manifest("toy", {"name": "toy", "cells": [{"key": KEY}]})
     archive(store, "toy", [("statistics", INPUTS)], root / "toy.tar.gz")
-    with tarfile.open(root / "toy.tar.gz") as tar:
-        members = {info.name: tar.extractfile(info).read() for info in tar}
-    return (root / "toy.tar.gz").read_bytes(), members
-
-
-def tar_of(members, mode="w:gz"):
-    """The bytes of a tar of (name or TarInfo, content or None) pairs."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=mode, format=tarfile.PAX_FORMAT) as tar:
-        for name, content in members:
-            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
-            if content is not None:
-                info.size = len(content)
-            tar.addfile(info, io.BytesIO(content or b""))
-    return out.getvalue()
+    content = members(root / "toy.tar.gz")
+    del content["archive.json"]
+    return (root / "toy.tar.gz").read_bytes(), content
 
 
 def listed(content, **head):
@@ -75,22 +62,13 @@ def refused(tmp_path, raw):
     return str(problem.value)
 
 
-def special(name, kind, link=""):
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, link
-    return info
-
-
 def stretched(raw, member, **pax):
     """The archive with extended headers before one member, which tarfile puts over what the member says."""
     with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
         pairs = [(info, tar.extractfile(info).read()) for info in tar]
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
-        for info, content in pairs:
-            info.pax_headers = pax if info.name == member else {}
-            tar.addfile(info, io.BytesIO(content))
-    return out.getvalue()
+    for info, _ in pairs:
+        info.pax_headers = pax if info.name == member else {}
+    return tar_of(pairs)
 
 
 def header_of(size):
@@ -170,15 +148,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_archive_is_refused_before_anything_is_written(made, tmp_path, kind):
-    members = {name: content for name, content in made[1].items() if name != "archive.json"}
-    refused(tmp_path, tar_of(HOSTILE[kind](members)))
+    refused(tmp_path, tar_of(HOSTILE[kind](made[1])))
 
 
 def test_hostile_archives_are_made_as_good_ones_are(made, tmp_path):
     """Else the tests above could refuse for another reason than the one in their name."""
-    members = {name: content for name, content in made[1].items() if name != "archive.json"}
     for mode in ("w:gz", "w:xz"):
-        (tmp_path / "good.tar.gz").write_bytes(tar_of(listed(members), mode))
+        (tmp_path / "good.tar.gz").write_bytes(tar_of(listed(made[1]), mode))
         assert restore(tmp_path / "good.tar.gz", Store(tmp_path / mode[2:])).new == 2
     (tmp_path / "good.tar.gz").write_bytes(as_xz(made[0]))
     assert restore(tmp_path / "good.tar.gz", Store(tmp_path / "again")).new == 2
@@ -216,16 +192,15 @@ def test_a_stream_that_would_exhaust_or_mislead_its_reader_is_refused(made, tmp_
 
 
 def test_an_archive_that_unpacks_to_too_much_or_holds_too_many_is_refused(made, tmp_path, monkeypatch):
-    members = {name: content for name, content in made[1].items() if name != "archive.json"}
     monkeypatch.setattr(unpacked, "RATIO_COUNTS_FROM", 1 << 20)
-    zeros = {**members, f"objects/{KEY}/adapter/adapter.safetensors": bytes(30_000_000)}
+    zeros = {**made[1], f"objects/{KEY}/adapter/adapter.safetensors": bytes(30_000_000)}
     assert "unpacks to more than" in refused(tmp_path, tar_of(listed(zeros)))
     assert "unpacks to more than" in refused(tmp_path, tar_of(listed(zeros), "w:xz"))
     monkeypatch.setattr(unpacked, "MOST_MEMBERS", 3)
-    assert "more than 3 members" in refused(tmp_path, tar_of(listed(members)))
+    assert "more than 3 members" in refused(tmp_path, tar_of(listed(made[1])))
     monkeypatch.setattr(unpacked, "MOST_MEMBERS", 30)
     monkeypatch.setattr(unpacked, "MOST_JSON_BYTES", 300)
-    assert "more than 300 bytes" in refused(tmp_path, tar_of(listed(members)))
+    assert "more than 300 bytes" in refused(tmp_path, tar_of(listed(made[1])))
 
 
 EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 20), st.binary(max_size=20)), min_size=1, max_size=4)
@@ -244,7 +219,7 @@ def test_changed_bytes_raise_only_our_own_errors_and_restore_nothing_that_differ
     made, tmp_path_factory, edits, is_inside, is_xz
 ):
     """Of the packed bytes, or of those inside, which the packing's own checksum would hide."""
-    raw, members = made
+    raw, content = made
     folder = tmp_path_factory.mktemp("edited")
     plain = gzip.decompress(raw)
     pack = lzma.compress if is_xz else gzip.compress
@@ -257,8 +232,8 @@ def test_changed_bytes_raise_only_our_own_errors_and_restore_nothing_that_differ
         assert "\n" not in str(problem) and "a.tar.gz" in str(problem)
         assert not store.root.exists()
     else:
-        assert store.open(KEY, "test.parquet").read_bytes() == members[TEST]
-        assert store.get(KEY).to_json() == members[RECORD]
+        assert store.open(KEY, "test.parquet").read_bytes() == content[TEST]
+        assert store.get(KEY).to_json() == content[RECORD]
 
 
 JSON = st.recursive(
@@ -273,11 +248,10 @@ FIELDS = ("format", "schema", "study", "is_light", "members", "name", "cells")
 @given(changes=st.dictionaries(st.sampled_from(FIELDS), JSON, min_size=1, max_size=3))
 def test_any_values_in_the_list_or_the_manifest_raise_only_our_own_errors(made, tmp_path_factory, changes):
     folder = tmp_path_factory.mktemp("values")
-    members = {name: content for name, content in made[1].items() if name != "archive.json"}
-    manifest = json.loads(members["studies/toy.json"]) | {k: v for k, v in changes.items() if k in ("name", "cells")}
-    members["studies/toy.json"] = json.dumps(manifest).encode()
+    manifest = json.loads(made[1]["studies/toy.json"]) | {k: v for k, v in changes.items() if k in ("name", "cells")}
+    content = made[1] | {"studies/toy.json": json.dumps(manifest).encode()}
     head = {name: value for name, value in changes.items() if name not in ("name", "cells")}
-    (folder / "a.tar.gz").write_bytes(tar_of(listed(members, **head)))
+    (folder / "a.tar.gz").write_bytes(tar_of(listed(content, **head)))
     try:
         restore(folder / "a.tar.gz", Store(folder / "runs"))
     except StoreError as problem:

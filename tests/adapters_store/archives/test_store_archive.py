@@ -1,7 +1,5 @@
 """A study in one file: what goes in comes out, with or without weights, and into no other folder than the store's."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 import tarfile

@@ -1,7 +1,5 @@
 """The store on a disk that is full or read-only, for real: a small file system of its own, in memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The probe of a file system: what the store relies on is tried, and a file system that lies is found out."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

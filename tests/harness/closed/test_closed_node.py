@@ -1,7 +1,5 @@
 """A closed node trains what it was carried: without network, libraries or texts, and as a run here would have."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -104,7 +102,7 @@ def folder(carried, tmp_path):
     return there
 
 
-def test_records_equal_those_of_a_run_here_with_three_packages_and_no_network(direct, folder, tmp_path) -> None:
+def test_records_equal_those_of_a_run_here_with_three_packages_and_no_network(direct, folder, tmp_path):
     done = run_there(folder, "--threads", "1", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert f"{len(direct.plan.cells)} cells trained" in done.stdout
@@ -117,7 +115,7 @@ def test_records_equal_those_of_a_run_here_with_three_packages_and_no_network(di
     assert record.provenance["versions"]["torch"] and record.provenance["device"].startswith("cpu")
 
 
-def test_no_text_no_id_and_no_test_label_is_carried(carried, tmp_path) -> None:
+def test_no_text_no_id_and_no_test_label_is_carried(carried, tmp_path):
     study = study_of(tmp_path / "runs")
     texts = {
         word
@@ -137,7 +135,7 @@ def test_no_text_no_id_and_no_test_label_is_carried(carried, tmp_path) -> None:
         assert parcel.group(one["rows"]["train"])["labels"].numel() == 24
 
 
-def test_what_is_cut_short_goes_on_and_equals_what_was_not(direct, folder, tmp_path) -> None:
+def test_what_is_cut_short_goes_on_and_equals_what_was_not(direct, folder, tmp_path):
     codes = [train_there(folder, minutes=0)]
     while codes[-1] == 3:
         codes.append(train_there(folder, minutes=0))
@@ -150,7 +148,7 @@ def test_what_is_cut_short_goes_on_and_equals_what_was_not(direct, folder, tmp_p
     assert_same_records(study, direct)
 
 
-def test_outcomes_alone_come_back_in_any_order_and_what_is_missing_is_named(folder, tmp_path) -> None:
+def test_outcomes_alone_come_back_in_any_order_and_what_is_missing_is_named(folder, tmp_path):
     for _ in range(3):
         train_there(folder, minutes=0)
     study = study_of(tmp_path / "runs")
@@ -166,7 +164,7 @@ def test_outcomes_alone_come_back_in_any_order_and_what_is_missing_is_named(fold
     assert whole.is_complete
 
 
-def test_adapters_that_the_store_has_are_carried_and_their_cells_are_not(direct, tmp_path) -> None:
+def test_adapters_that_the_store_has_are_carried_and_their_cells_are_not(direct, tmp_path):
     study = study_of(tmp_path / "runs")
     alone = [cell.key for one in study.plan.baselines for cell in one.cells]
     assert study.run(only_keys=alone, device="cpu", threads=1).is_complete
@@ -179,7 +177,7 @@ def test_adapters_that_the_store_has_are_carried_and_their_cells_are_not(direct,
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_backbones_of_a_folder_are_computed_as_the_library_does(kind, tmp_path) -> None:
+def test_backbones_of_a_folder_are_computed_as_the_library_does(kind, tmp_path):
     backbone = tiny_backbone(tmp_path / "backbone", kind)
     changes = (f'backbone="{backbone}"', "max_tokens=24", "controls=[]")
     here, other = (study_of(tmp_path / name, *changes) for name in ("here", "there"))
@@ -190,7 +188,7 @@ def test_backbones_of_a_folder_are_computed_as_the_library_does(kind, tmp_path) 
     assert_same_records(here, other)
 
 
-def test_parts_are_no_larger_than_asked_and_one_that_is_missing_is_named(tmp_path, capsys, monkeypatch) -> None:
+def test_parts_are_no_larger_than_asked_and_one_that_is_missing_is_named(tmp_path, capsys, monkeypatch):
     study = study_of(tmp_path / "runs")
     monkeypatch.setattr(packing, "OURS", 4_000_000)  # which leaves 194,304 bytes
     packed = pack(study.plan, study.store, tmp_path / "parcel", 4)
@@ -201,7 +199,7 @@ def test_parts_are_no_larger_than_asked_and_one_that_is_missing_is_named(tmp_pat
     assert "part-2" in error and "carry part-2 here again" in error and error.count("\n") == 1
 
 
-def test_what_cannot_go_stays_with_its_reason(tmp_path) -> None:
+def test_what_cannot_go_stays_with_its_reason(tmp_path):
     systems = ("floors=true", 'references=["finetuned"]')
     study = study_of(tmp_path / "runs", *systems)
     packed = pack(study.plan, study.store, tmp_path / "parcel", 60)
@@ -216,7 +214,7 @@ def test_what_cannot_go_stays_with_its_reason(tmp_path) -> None:
         pack(study.plan, study.store, tmp_path / "parcel", 60)
 
 
-def test_outcomes_that_were_altered_or_are_of_other_rows_are_refused(folder, tmp_path) -> None:
+def test_outcomes_that_were_altered_or_are_of_other_rows_are_refused(folder, tmp_path):
     train_there(folder, minutes=0), train_there(folder, minutes=0)  # two epochs
     (path,) = (folder / "out").iterdir()
     study, other = study_of(tmp_path / "runs"), study_of(tmp_path / "others", "max_train=20")
@@ -232,7 +230,7 @@ def test_outcomes_that_were_altered_or_are_of_other_rows_are_refused(folder, tmp
     assert not [key for key in (cell.key for cell in study.plan.cells) if key in study.store]
 
 
-def test_a_score_that_its_logits_do_not_give_is_refused(folder, tmp_path) -> None:
+def test_a_score_that_its_logits_do_not_give_is_refused(folder, tmp_path):
     train_there(folder, minutes=0), train_there(folder, minutes=0)  # two epochs
     (path,) = (folder / "out").iterdir()
     ((_, key, own),) = list(read_outcomes([path]))
@@ -247,7 +245,7 @@ def test_a_score_that_its_logits_do_not_give_is_refused(folder, tmp_path) -> Non
         study_of(tmp_path / "runs").take(folder / "out")
 
 
-def test_commands_pack_and_store_and_say_what_comes_next(tmp_path, capsys, monkeypatch) -> None:
+def test_commands_pack_and_store_and_say_what_comes_next(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [word for change in OVERRIDES for word in ("--set", change)]
     assert main(["study", "prefetch", "tiny", "--folder", "parcel", *words]) == 0
@@ -265,7 +263,7 @@ def test_commands_pack_and_store_and_say_what_comes_next(tmp_path, capsys, monke
     assert len(json.loads(capsys.readouterr().out)["stored"]) == 4
 
 
-def test_rows_of_several_windows_come_back_as_they_were() -> None:
+def test_rows_of_several_windows_come_back_as_they_were():
     rng = np.random.default_rng(3)
 
     def window():

@@ -1,7 +1,5 @@
 """What the doctor says of a machine, a study and a store, with the parts that are not here made up."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

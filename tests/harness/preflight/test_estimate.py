@@ -1,7 +1,5 @@
 """What a plan will cost, held against sums by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """What ``plan`` prints of hours, memory, disk and causes, and how long it takes rows to be."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

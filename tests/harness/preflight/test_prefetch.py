@@ -1,7 +1,5 @@
 """What is brought for jobs without internet: the hub is a folder here, and addresses answer from memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -35,7 +33,7 @@ def hub(monkeypatch, tmp_path, online):
     """A hub of local folders by id; what was downloaded once is in its cache and to be had offline."""
     folders, cached = {}, set()
 
-    def snapshot_download(name, allow_patterns, local_files_only):
+    def snapshot_download(name, revision, allow_patterns, local_files_only):
         if name not in folders or (local_files_only and name not in cached):
             raise LocalEntryNotFoundError(f"no {name}")
         cached.add(name)
@@ -78,12 +76,7 @@ def states(study, registry, data):
 
 def test_what_may_be_downloaded_comes_once_and_the_rest_is_named(brought, online, tmp_path):
     first = states(*brought, tmp_path / "data")
-    assert first == {
-        "backbone": "here",
-        "data gone": "failed",
-        "data kind": "fetched",
-        "data secret": "by hand",
-    }
+    assert first == {"backbone": "here", "data gone": "failed", "data kind": "fetched", "data secret": "by hand"}
     assert (tmp_path / "data" / "kind.csv").read_bytes() == CONTENT
     assert states(*brought, tmp_path / "data") == {**first, "data kind": "here"}
 

@@ -1,7 +1,5 @@
 """A study in small: every cell of it, with few rows and one epoch, beside the study and never in its place."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

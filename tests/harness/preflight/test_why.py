@@ -1,7 +1,5 @@
 """Why cells must be trained: the cause at the root, and how many cells stand on it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

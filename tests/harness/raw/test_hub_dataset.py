@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote
 
 import pandas as pd
 import pytest
@@ -45,43 +42,14 @@ def small(name, content):
 
 
 @pytest.fixture
-def hub(monkeypatch):
-    """Answers by path; a dict is JSON, a text is where a redirect leads."""
-    answers: dict[str, object] = {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            answer = answers.get(unquote(self.path) if "/resolve/" in self.path else self.path)
-            if answer is None:
-                self.send_error(404)
-                return
-            if isinstance(answer, str):
-                self.send_response(302)
-                self.send_header("Location", answer)
-                self.end_headers()
-                return
-            body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments):
-            """Keep the test's output clean."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
-    yield answers
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def hub(file_server):
+    """Answers by path; a text is where a redirect leads."""
+    return file_server.files
 
 
 def listed(hub, *files, path="/api/datasets/someone/replies?blobs=true", **more):
-    hub[path] = {"sha": SHA, "siblings": [{"rfilename": "README.md", "size": 3}, *files], **more}
+    answer = {"sha": SHA, "siblings": [{"rfilename": "README.md", "size": 3}, *files], **more}
+    hub[path] = json.dumps(answer).encode()
 
 
 def test_a_hub_dataset_goes_from_its_name_to_an_entry_that_others_can_fetch(hub, tmp_path, capsys):

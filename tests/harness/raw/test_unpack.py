@@ -1,8 +1,5 @@
 """Archives: one plain file comes out, and everything that could do harm is refused before any byte is written."""
 
-from __future__ import annotations
-
-import io
 import stat
 import tarfile
 import zipfile
@@ -13,33 +10,22 @@ from harness.raw import unpack as archives
 from harness.raw.fetch import fetch
 from harness.raw.unpack import BadArchive, unpack_member
 from tasks.task import Download
+from tests.support.studies.forged import special, tar_of
 
 TEXT = b"id,text\n1,words\n"
 
 
-def make_zip(path, members, compression=zipfile.ZIP_DEFLATED):
+def make_zip(path, members):
     """A zip of (name or ZipInfo, content) pairs."""
-    with zipfile.ZipFile(path, "w", compression) as made:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for name, content in members:
             made.writestr(name, content)
     return path
 
 
 def make_tar(path, members, mode="w:gz"):
-    """A tar of TarInfo or name, with content or None."""
-    with tarfile.open(path, mode) as made:
-        for name, content in members:
-            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
-            if content is not None:
-                info.size = len(content)
-            made.addfile(info, io.BytesIO(content or b""))
+    path.write_bytes(tar_of(members, mode))
     return path
-
-
-def special(name, kind, link=""):
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, link
-    return info
 
 
 def zip_link():
@@ -120,16 +106,22 @@ def test_an_encrypted_member_is_refused(tmp_path):
         unpack_member(made, "rows.csv", tmp_path / "out")
 
 
-def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, monkeypatch):
-    packed = make_zip(tmp_path / "packed.zip", [("a/one.csv", TEXT), ("a/two.csv", TEXT * 2), ("b", b"x")])
-    fetched = []
+@pytest.fixture
+def fetched(tmp_path, monkeypatch):
+    """The addresses that were asked for, each of which gives the archive of a test."""
+    addresses = []
 
     def copy(download, target, watch):
-        fetched.append(download.url)
+        addresses.append(download.url)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(packed.read_bytes())
+        target.write_bytes((tmp_path / "packed.zip").read_bytes())
 
     monkeypatch.setattr("harness.raw.fetch._fetch_file", copy)
+    return addresses
+
+
+def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, fetched):
+    make_zip(tmp_path / "packed.zip", [("a/one.csv", TEXT), ("a/two.csv", TEXT * 2), ("b", b"x")])
     url, data = "https://example.org/packed.zip", tmp_path / "data"
     wanted = [Download(url, f"set/{name}", archive_member=f"a/{name}") for name in ("one.csv", "two.csv")]
     assert [is_new for _, is_new in fetch(wanted, data, lambda *_: None)] == [True, True]
@@ -141,14 +133,8 @@ def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, monkeypatch):
     ]
 
 
-def test_a_fetch_of_an_unsafe_archive_leaves_nothing(tmp_path, monkeypatch):
-    packed = BAD["zip-parent"](tmp_path / "packed.zip")
-
-    def copy(download, target, watch):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(packed.read_bytes())
-
-    monkeypatch.setattr("harness.raw.fetch._fetch_file", copy)
+def test_a_fetch_of_an_unsafe_archive_leaves_nothing(tmp_path, fetched):
+    BAD["zip-parent"](tmp_path / "packed.zip")
     wanted = [Download("https://example.org/packed.zip", "rows.csv", archive_member="rows.csv")]
     with pytest.raises(BadArchive, match="outside"):
         list(fetch(wanted, tmp_path / "data", lambda *_: None))

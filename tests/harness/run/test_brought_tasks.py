@@ -1,7 +1,5 @@
 """Tasks that a user brings, with roles, folds, long texts and other languages: from a folder of entries to a report."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """An interrupt is heard even where Python drops its exception."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

@@ -1,7 +1,5 @@
 """Fault drill: runs that are killed, or run twice at once, end with the tables of one that was left alone."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

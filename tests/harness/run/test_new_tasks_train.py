@@ -1,7 +1,5 @@
 """Files of five kinds go from file to a trained row and column; a task that is added trains nothing else."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Notes of work under way: written in one step, read whole or not at all, and gone when there is no more to say."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

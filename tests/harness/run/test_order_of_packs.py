@@ -1,7 +1,5 @@
 """The order in which a study's packs run: whole seeds, one after the other, and nothing before what it stands on."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """A damaged record is never taken for a good one, wherever the project reads a store."""
 
-from __future__ import annotations
-
 import errno
 import os
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Stored cells without weights are trained again where a missing cell computes with them, and only there."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What is said of replies: levels, rationales, what is missing, and that none of it becomes a file."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Texts without padding: what lanes with padding say of them, each different sequence once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

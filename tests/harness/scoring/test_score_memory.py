@@ -1,7 +1,5 @@
 """The memory of a scoring does not grow with its file."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

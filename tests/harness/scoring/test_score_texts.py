@@ -1,7 +1,5 @@
 """Texts out of files: every line is scored or listed with a reason, in bounded memory, and goes on when interrupted."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """New texts through all adapters at once: what the library says one by one, and what each task has stored."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

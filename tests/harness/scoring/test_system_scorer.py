@@ -1,7 +1,5 @@
 """New texts through systems that are no adapters: what their records hold, their rationales, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The search: lanes that are dropped, trials that survive, and what a run makes of the best."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

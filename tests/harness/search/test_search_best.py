@@ -1,7 +1,5 @@
 """``run --best``: what a study makes of finished searches, and what wins over them."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

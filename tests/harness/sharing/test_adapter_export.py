@@ -1,7 +1,5 @@
 """An exported adapter: the library alone loads it and says the same, and its card round-trips through the hub's."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Adapters of others as records: every weight as it was, the library's own predictions, and where they are from."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

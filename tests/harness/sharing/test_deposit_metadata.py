@@ -1,7 +1,5 @@
 """What an archive says of itself: in the fields that Zenodo documents, and only what its makers have said."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -10,15 +8,7 @@ import pytest
 from analysis.manuscript.references import licences_page
 from analysis.sharing import study_file
 from harness.sharing import outgoing as deposits
-from harness.sharing.outgoing import (
-    BadMetadata,
-    Deposit,
-    beside,
-    creator,
-    lock,
-    otherwise,
-    zenodo_metadata,
-)
+from harness.sharing.outgoing import BadMetadata, Deposit, beside, creator, lock, otherwise, zenodo_metadata
 from harness.study.file import load_study
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -69,10 +59,7 @@ def test_what_is_said_goes_before_what_the_study_says_and_is_no_markup():
         ("Bernard, Ada", {"name": "Bernard, Ada"}),
         ("Doe, Adaeze", {"name": "Doe, Adaeze"}),
         ("Bernard ,  Ada;Some University", {"name": "Bernard, Ada", "affiliation": "Some University"}),
-        (
-            WHO,
-            {"name": "Bernard, Ada", "affiliation": "Some University", "orcid": "0000-0002-1825-0097"},
-        ),
+        (WHO, {"name": "Bernard, Ada", "affiliation": "Some University", "orcid": "0000-0002-1825-0097"}),
         (
             "Bernard, Ada; https://orcid.org/0000-0002-1694-233X",
             {"name": "Bernard, Ada", "orcid": "0000-0002-1694-233X"},

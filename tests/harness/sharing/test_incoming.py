@@ -1,7 +1,5 @@
 """Folders of other people: every way in which one can be wrong is one line, and nothing in it is run."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil
@@ -75,10 +73,7 @@ WRONG = {
     "no tensor": (lambda at: tensors(at, x="y"), "'x' is no tensor of real numbers"),
     "no number": (lambda at: tensors(at, **{FIRST: torch.full((64,), torch.nan)}), "no finite numbers"),
     "endless": (lambda at: tensors(at, x=torch.zeros(1).expand(2**30)), "take 4,.* bytes, more than"),
-    "a tensor too few": (
-        lambda at: without(at, FIRST),
-        f"1 tensor missing, as '{FIRST.replace(NAME, 'theirs')}'",
-    ),
+    "a tensor too few": (lambda at: without(at, FIRST), f"1 tensor missing, as '{FIRST.replace(NAME, 'theirs')}'"),
     "a tensor too many": (lambda at: tensors(at, x=torch.zeros(2)), r"1 tensor without a place, as 'x'"),
     "another name": (
         lambda at: (without(at, FIRST), tensors(at, x=torch.zeros(2))),

@@ -1,7 +1,5 @@
 """What configurations of older versions of the library mean today."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

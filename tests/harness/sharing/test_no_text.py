@@ -1,7 +1,5 @@
 """No sentence of any data set stands in an archive that comes with the package, and the search would see one."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

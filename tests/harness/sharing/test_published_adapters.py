@@ -1,7 +1,5 @@
 """The two adapters that the paper's group published, on a roberta-base shape; skipped where they are not at hand."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cells that were trained twice: scores, decisions and predictions of both, held against each other."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

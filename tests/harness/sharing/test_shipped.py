@@ -1,7 +1,5 @@
 """Results that come with the package: read where the store has no run of the study, and never mixed with one's own."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -189,11 +187,12 @@ def test_an_archive_that_is_damaged_is_refused_and_leaves_nothing(shipped, tmp_p
     assert unpacked(tmp_path) == []
 
 
-def test_without_a_cache_variable_the_cache_is_below_home_and_a_relative_one_is_ignored(tmp_path, monkeypatch):
+@pytest.mark.parametrize("value", ["", "relative"])
+def test_without_a_cache_variable_the_cache_is_below_home_and_a_relative_one_is_ignored(value, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    for value in ("", "relative"):
-        monkeypatch.setenv("XDG_CACHE_HOME", value)
-        assert places._cache_folder() == tmp_path / ".cache" / "empathy-transfer" / "shipped"
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    assert main(["study", "cite", "fake", "--out", "-"]) == 0
+    assert len(list((tmp_path / ".cache" / "empathy-transfer" / "shipped").iterdir())) == 1
 
 
 def test_reading_shipped_results_loads_no_training_library(shipped, tmp_path):

@@ -1,7 +1,5 @@
 """What merges have kept of their parents: scores under the parents' own heads, without any training."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

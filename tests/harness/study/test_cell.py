@@ -1,7 +1,5 @@
 """What names a cell, and what must not."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Controls: what they stand on, that they ride with the transfers, and that nobody counts them among these."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Study files of any content: only our own errors come out, one line each."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A study on imported adapters: planned beside the controls, trained in lanes and alone, scored, and kept."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter
@@ -214,16 +212,7 @@ def test_an_imported_head_scores_beside_the_study_s_tasks_in_its_format(trained)
 def test_the_commands_say_what_is_not_known_of_an_import(trained, tmp_path, command):
     store, _, _ = trained
     (tmp_path / "in.csv").write_text("reply\nso hard\n")
-    asked = (
-        "texts",
-        "score",
-        "tiny",
-        tmp_path / "in.csv",
-        "--store",
-        store.root,
-        "--out",
-        tmp_path / "out.csv",
-    )
+    asked = ("texts", "score", "tiny", tmp_path / "in.csv", "--store", store.root, "--out", tmp_path / "out.csv")
     code, said, _ = command(*asked)
     assert code == 0
     (row,) = [line for line in said.splitlines() if line.startswith("theirs ") and "multiclass" in line]

@@ -1,8 +1,5 @@
 """What changes a cell's key and what does not: a change at a time, from files and study to the key."""
 
-from __future__ import annotations
-
-import csv
 import dataclasses
 import json
 
@@ -18,6 +15,7 @@ from harness.study.config import StudyConfig
 from harness.study.methods import Adapter
 from tasks.registry import tasks_of
 from tasks.splits.loading import load
+from tests.support.entry_files import write_rows
 
 ENTRY = {
     "id": "tone", "files": ["rows.csv"], "text": "text", "label": "tone", "kind": "multiclass",
@@ -39,7 +37,7 @@ STUDY = StudyConfig(
 class Given:
     """Files, entry and study of one baseline cell, each of which a test may change."""
 
-    def __init__(self, folder) -> None:
+    def __init__(self, folder):
         self.folder, self.entry, self.study = folder, dict(ENTRY), STUDY
         self.config, self.tokenizer, self.seed = dict(CONFIG), json.loads(json.dumps(TOKENIZER)), 1
         self.rows = [
@@ -48,12 +46,9 @@ class Given:
             for i in range(120)
         ]  # fmt: skip
 
-    def key(self) -> str:
+    def key(self):
         """The cell's key, planned from what stands on disk now."""
-        with (self.folder / "rows.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(self.rows[0]))
-            writer.writeheader()
-            writer.writerows(self.rows)
+        write_rows(self.folder / "rows.csv", self.rows)
         (self.folder / "tone.toml").write_text(toml(self.entry), encoding="utf-8")
         (self.folder / "tokenizer.json").write_text(json.dumps(self.tokenizer), encoding="utf-8")
         (self.folder / "config.json").write_text(json.dumps(self.config), encoding="utf-8")
@@ -65,7 +60,7 @@ class Given:
         return make_cell(self.study, backbone, splits, seed=self.seed, setting="full").key
 
 
-def toml(entry) -> str:
+def toml(entry):
     """An entry file; JSON's strings, lists and numbers are TOML's."""
     return "".join(
         f"{name} = {{ {', '.join(f'{k} = {v}' for k, v in value.items())} }}\n"

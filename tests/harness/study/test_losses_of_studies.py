@@ -1,7 +1,5 @@
 """The loss of a study: what its table may say, which cells it names, and how it is refused in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

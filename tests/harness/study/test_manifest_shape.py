@@ -1,7 +1,5 @@
 """Manifests that are none, in a store or an archive: one line that names the field, before anything is computed."""
 
-from __future__ import annotations
-
 import copy
 import json
 from functools import reduce
@@ -81,8 +79,7 @@ def test_an_archive_with_an_odd_manifest_is_no_traceback(study, packed, tmp_path
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["report", "figures", "study analyze", "study cite", "study power", "study paper", "store archive"],
+    "command", ["report", "figures", "study analyze", "study cite", "study power", "study paper", "store archive"]
 )
 def test_a_stored_study_with_an_odd_manifest_is_one_line(study, tmp_path, capsys, command):
     store = Store(tmp_path / "runs")

@@ -1,7 +1,5 @@
 """Merged rows of a study: what a file may say, who is a parent of whom, keys before training, what waits for what."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """From a study to cells and packs, and the loop that runs them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 

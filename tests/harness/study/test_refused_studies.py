@@ -1,7 +1,5 @@
 """Studies that cannot be planned, whatever part of them is wrong: refused in one line that names the field."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

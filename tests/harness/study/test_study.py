@@ -1,7 +1,5 @@
 """Study files: what they may say, what wins, and how they refuse nonsense."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """A Slurm that exists only in a test: jobs end as the test says, and every look at the queue is a step in time."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -5,8 +5,6 @@ make the host wait is written down; so is every one for which it would launch a 
 pretended device as ``meta``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """What /proc tells of processes: who belongs to a session, and where they listen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path

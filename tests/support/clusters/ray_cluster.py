@@ -1,7 +1,5 @@
 """A Ray cluster of a head and two nodes on this machine, started by Ray's command line as a site would."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

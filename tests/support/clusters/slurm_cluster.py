@@ -1,7 +1,5 @@
 """A Slurm of three logical nodes on this machine, on loopback, in a folder of its own; needs root and the programs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Runs of ``tiny`` that are killed at random moments and continued, for the fault drill in CI and the longer soak."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -4,8 +4,6 @@ python -m tests.support.faults.soak --kills 100. Exit code 1 if a study did not 
 alone, or something finished was trained again.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -5,8 +5,6 @@ is forked has a number, a memory, signals and an exit code of its own: killing i
 of the start itself, of workers or of sessions start the command as a person does.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Builds a finished study of made-up predictions through the store's own functions, for the tests of analysis."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager

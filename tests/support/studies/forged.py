@@ -1,13 +1,12 @@
 """Archives of results that somebody has changed, with lists that agree or not."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -23,13 +22,28 @@ def members(file: Path) -> dict[str, bytes]:
         return {info.name: tar.extractfile(info).read() for info in tar}  # type: ignore[union-attr]
 
 
+def special(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
+    """A member that is no plain file."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+def tar_of(members: Iterable[tuple[str | tarfile.TarInfo, bytes | None]], mode: Any = "w:gz") -> bytes:
+    """The bytes of a tar of these members, by name or by header."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode, format=tarfile.PAX_FORMAT) as tar:
+        for name, content in members:
+            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
+            if content is not None:
+                info.size = len(content)
+            tar.addfile(info, io.BytesIO(content or b""))
+    return out.getvalue()
+
+
 def repacked(file: Path, content: Mapping[str, bytes]) -> Path:
     """An archive of these members, whatever its list says."""
-    with tarfile.open(file, "w:gz") as tar:
-        for name, one in content.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(one)
-            tar.addfile(info, io.BytesIO(one))
+    file.write_bytes(tar_of(content.items()))
     return file
 
 

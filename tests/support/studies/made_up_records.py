@@ -1,7 +1,5 @@
 """Puts records of planned cells with made-up numbers into a store, for what reads many records and trains nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from typing import Any

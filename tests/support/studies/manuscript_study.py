@@ -1,7 +1,5 @@
 """A small made-up study with ratings, two settings and names that LaTeX would stumble over."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

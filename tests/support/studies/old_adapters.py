@@ -1,7 +1,5 @@
 """Folders as adapters 0.1.0 saved them, for a tiny backbone: its fields, its version, pickles of tensors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -15,15 +13,13 @@ YOUNGER = ("dropout", "init_weights_seed", "stochastic_depth")  # fields that 0.
 NAME = "their_ER_level"
 
 
-def old_folder(
-    folder: Path, *, outputs: int | None = 3, config: Any = "seq_bn", multilabel: bool = False, seed: int = 1
-) -> Path:
+def old_folder(folder: Path, *, outputs: int | None = 3, config: Any = "seq_bn", seed: int = 1) -> Path:
     """An adapter called ``NAME`` with drawn weights and a head of so many outputs, or none."""
     network = load_backbone(resolve("random-tiny"))
     network.config._name_or_path = "roberta-base"
     network.add_adapter(NAME, config=config)
     if outputs is not None:
-        network.add_classification_head(NAME, num_labels=outputs, multilabel=multilabel)
+        network.add_classification_head(NAME, num_labels=outputs)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in network.named_parameters():

@@ -3,8 +3,6 @@
 One study has something of every kind: texts that look like markup, every metric, cells that are missing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A finished study of made-up predictions in which one task is somebody's own: its rows are on disk, with texts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Two tasks on the random backbone and their cells as steps, one of which may be broken; for tests of engines."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

@@ -1,7 +1,5 @@
 """A small record to put into a store, and the folder that its files are prepared in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

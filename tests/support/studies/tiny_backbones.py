@@ -1,7 +1,5 @@
 """Tiny random BERT, RoBERTa, XLM-R and CamemBERT folders with a tokenizer of their own, for tests without downloads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """TOML files of any content for tests: any values under given fields, written out as TOML."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

@@ -1,7 +1,5 @@
 """A column of toy tasks trained as lanes, with what its uninterrupted run has stored."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

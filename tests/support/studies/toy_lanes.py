@@ -1,7 +1,5 @@
 """Tiny networks, rows and lanes for tests of the lane engine, and the library training one of their cells alone."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, replace
 from typing import Any

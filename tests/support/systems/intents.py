@@ -10,6 +10,7 @@ import random
 from pathlib import Path
 
 from tasks.synthetic.lexicon import weighted_index
+from tests.support.entry_files import write_rows
 
 ROWS = 400
 EMPATHY = ("none", "seeking", "providing")
@@ -51,17 +52,9 @@ def write_intents(folder: Path, rng: random.Random) -> None:
     with (folder / TEXTS).open(encoding="cp1252", newline="") as file:
         labels = [int(row["label"]) for row in csv.DictReader(file)]
     intents = [intent_of(rng, label) for label in labels]
-    _write(folder / "intents.csv", ("row", "intent"), list(enumerate(intents)))
+    write_rows(folder / "intents.csv", [{"row": str(row), "intent": intent} for row, intent in enumerate(intents)])
 
 
 def intent_of(rng: random.Random, empathy: int) -> str:
     """An intent as often as Table 2 counts it beside this class of empathy."""
     return INTENTS[weighted_index(rng, [counts[empathy] for counts in COUNTS.values()])]
-
-
-def _write(path: Path, columns: tuple[str, ...], rows: list[tuple[object, ...]], encoding: str = "utf-8") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding=encoding, newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)

@@ -10,14 +10,14 @@ SPECIAL = ["<pad>", "</s>", "<unk>"]
 SHAPE = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "n_positions": 256}
 
 
-def tiny_t5(folder, words, *, is_gated=True, is_of_pieces=False, dropout=0.1, seed=5, **shape):
+def tiny_t5(folder, words, *, is_gated=True, is_of_pieces=False, **shape):
     """Write config, weights and tokenizer of a T5 into ``folder``; ``is_gated`` as Flan-T5's, whose head is its own.
 
     ``is_of_pieces`` makes a tokenizer of T5's own kind, with more rows of weights than tokens, as published ones have.
     """
     tokenizer = _of_pieces(words) if is_of_pieces else _of_words(words)
     tokenizer.save_pretrained(folder)
-    torch.manual_seed(seed)
+    torch.manual_seed(5)
     config = T5Config(
         vocab_size=len(tokenizer) + 18 * is_of_pieces,
         pad_token_id=0,
@@ -25,7 +25,6 @@ def tiny_t5(folder, words, *, is_gated=True, is_of_pieces=False, dropout=0.1, se
         decoder_start_token_id=0,
         feed_forward_proj="gated-gelu" if is_gated else "relu",
         tie_word_embeddings=not is_gated,
-        dropout_rate=dropout,
         **{**SHAPE, **shape},
     )
     T5ForConditionalGeneration(config).save_pretrained(folder)

@@ -1,7 +1,5 @@
 """The reference of an entry's fields says what the code accepts, and the documentation what the reference says."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Registry entries of any content: only our own errors come out, from reading them and from reading rows by them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

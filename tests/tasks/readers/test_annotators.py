@@ -1,7 +1,5 @@
 """Several annotators of a row: their labels combined, how far they agree, and what cannot be combined."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile
@@ -14,65 +12,55 @@ from hypothesis import strategies as st
 
 from analysis.ratings.agreement import alpha
 from harness.cli.main import main
-from tasks.errors import BadEntry, BadInput
+from tasks.errors import BadEntry
 from tasks.proposal import proposal, read_file
 from tasks.readers import read_task
 from tasks.readers.labels import krippendorff
-from tasks.registry import tasks_of
+from tests.support.task_files import own_task, refusal, written
 
 ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = ["a1", "a2", "a3"]\n'
 MEAN = ENTRY + 'kind = "continuous"\ncombine = "mean"\n'
 MAJORITY = ENTRY + 'kind = "binary"\ncombine = "majority"\n'
 
 
-def labelled(folder: Path, entry: str, *rows: str) -> tuple[list[float], tuple[str, ...]]:
-    """Labels and notes of rows of three annotators, cells between semicolons."""
+def known(folder, entry, *rows, header="text;a1;a2;a3"):
     lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
-    (folder / "my.csv").write_text("text;a1;a2;a3\n" + lines)
-    (folder / "mine.toml").write_text(entry + 'delimiter = ";"\n')
-    (task,) = tasks_of(folder / "mine.toml")
-    _, examples, notes = read_task(task, folder)
+    return read_task(own_task(written(folder, f"{header}\n{lines}"), entry + 'delimiter = ";"\n'), folder)
+
+
+def labelled(folder, entry, *rows):
+    """Labels and notes of rows of three annotators, cells between semicolons."""
+    _, examples, notes = known(folder, entry, *rows)
     return [row.label for row in examples], notes
 
 
-def marked(folder: Path, entry: str, *rows: str) -> list[tuple[float | None, ...]]:
+def marked(folder, entry, *rows):
     """The marks of rows, cells between semicolons: a1, a2, a3 and a label of its own."""
-    lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
-    (folder / "my.csv").write_text("text;a1;a2;a3;gold\n" + lines)
-    (folder / "mine.toml").write_text(entry + 'delimiter = ";"\n')
-    (task,) = tasks_of(folder / "mine.toml")
-    return [row.marks for row in read_task(task, folder).rows]
-
-
-def refusal(folder: Path, entry: str, *rows: str) -> str:
-    with pytest.raises(BadInput) as caught:
-        labelled(folder, entry, *rows)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return [row.marks for row in known(folder, entry, *rows, header="text;a1;a2;a3;gold").rows]
 
 
 @given(
     marks=st.lists(st.lists(st.floats(-9, 9) | st.none(), min_size=3, max_size=3).filter(any), min_size=1, max_size=9)
 )
 @settings(max_examples=60)
-def test_the_mean_is_over_those_who_gave_a_number(marks: list[list[float | None]]) -> None:
+def test_the_mean_is_over_those_who_gave_a_number(marks):
     rows = [";".join("" if mark is None else repr(mark) for mark in row) for row in marks]
     with tempfile.TemporaryDirectory() as folder:
         values, _ = labelled(Path(folder), MEAN, *rows)
     assert values == pytest.approx([np.mean([mark for mark in row if mark is not None]) for row in marks])
 
 
-def test_a_mean_of_decimal_commas_is_a_number(tmp_path: Path) -> None:
+def test_a_mean_of_decimal_commas_is_a_number(tmp_path):
     assert labelled(tmp_path, MEAN + 'decimal = ","\n', "1,5;2,5;3", "1;;")[0] == pytest.approx([7 / 3, 1.0])
 
 
-def test_the_majority_counts_and_a_tie_is_left_out_and_said(tmp_path: Path) -> None:
+def test_the_majority_counts_and_a_tie_is_left_out_and_said(tmp_path):
     values, notes = labelled(tmp_path, MAJORITY, "yes;no;yes", "no;;", "yes;no;", "no;no;yes", "yes;yes;yes")
     assert values == [1, 0, 0, 1]
     assert "1 of 5 rows have no majority; left out" in notes
 
 
-def test_each_annotators_label_is_renamed_and_dropped_before_they_are_combined(tmp_path: Path) -> None:
+def test_each_annotators_label_is_renamed_and_dropped_before_they_are_combined(tmp_path):
     entry = MAJORITY + 'relabel = { "Y" = "yes" }\ndrop_labels = ["?"]\n'
     values, _ = labelled(tmp_path, entry, "Y;no;yes", "?;?;no", "?;?;?")
     assert values == [1, 0]
@@ -87,10 +75,8 @@ def test_each_annotators_label_is_renamed_and_dropped_before_they_are_combined(t
         (MAJORITY + 'classes = ["no", "yes"]\n', "yes;yes;maybe", "'maybe' is not one of no, yes"),
     ],
 )
-def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(
-    tmp_path: Path, entry: str, row: str, said: str
-) -> None:
-    message = refusal(tmp_path, entry, row)
+def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(tmp_path, entry, row, said):
+    message = refusal(labelled, tmp_path, entry, row)
     assert said in message and "my.csv:2" in message
 
 
@@ -109,14 +95,12 @@ def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(
         (MEAN + 'reader = "esconv"\n', "`combine` is for the readers 'table', 'joined' and 'turns'"),
     ],
 )
-def test_what_cannot_be_combined_is_refused_in_the_entry(tmp_path: Path, entry: str, said: str) -> None:
-    (tmp_path / "mine.toml").write_text(entry)
-    with pytest.raises(BadEntry) as caught:
-        tasks_of(tmp_path / "mine.toml")
-    assert said in str(caught.value) and "mine.toml" in str(caught.value)
+def test_what_cannot_be_combined_is_refused_in_the_entry(tmp_path, entry, said):
+    message = refusal(own_task, tmp_path, entry, error=BadEntry)
+    assert said in message and "mine.toml" in message
 
 
-def pairable(values: np.ndarray) -> list[list[float]]:
+def pairable(values):
     units = [[value for value in row if np.isfinite(value)] for row in values.tolist()]
     return [unit for unit in units if len(unit) > 1]
 
@@ -124,7 +108,7 @@ def pairable(values: np.ndarray) -> list[list[float]]:
 @pytest.mark.parametrize("is_number", [False, True])
 @given(seed=st.integers(0, 10**6), gaps=st.floats(0, 0.6))
 @settings(max_examples=40)
-def test_agreement_is_krippendorffs_alpha_as_the_analysis_computes_it(is_number: bool, seed: int, gaps: float) -> None:
+def test_agreement_is_krippendorffs_alpha_as_the_analysis_computes_it(is_number, seed, gaps):
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 4 if is_number else 2, size=(12, 3)).astype(float)  # of two values nominal is interval
     values[rng.random(values.shape) < gaps] = np.nan
@@ -133,7 +117,7 @@ def test_agreement_is_krippendorffs_alpha_as_the_analysis_computes_it(is_number:
     assert ours is None if np.isnan(theirs) else ours == pytest.approx(theirs)
 
 
-def test_the_published_example_has_its_published_alphas() -> None:
+def test_the_published_example_has_its_published_alphas():
     gap = np.nan  # Krippendorff (2011), section D: four observers, twelve units
     table = [
         [1, 2, 3, 3, 2, 1, 4, 1, 2, gap, gap, gap],
@@ -146,7 +130,7 @@ def test_the_published_example_has_its_published_alphas() -> None:
     assert krippendorff(units, is_number=True) == pytest.approx(0.849, abs=0.0005)
 
 
-def test_agreement_is_shown_before_anything_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agreement_is_shown_before_anything_trains(tmp_path, capsys):
     rows = [f"{i % 5};{i % 5};{(i + i // 7 % 2) % 5}" for i in range(200)]
     _, notes = labelled(tmp_path, MEAN, *rows)
     values = np.array([[float(cell) for cell in row.split(";")] for row in rows])
@@ -161,7 +145,7 @@ def test_agreement_is_shown_before_anything_trains(tmp_path: Path, capsys: pytes
     assert any(expected in warning for warning in json.loads(capsys.readouterr().out)["tasks"][0]["warnings"])
 
 
-def test_of_ordered_classes_agreement_counts_their_distance(tmp_path: Path) -> None:
+def test_of_ordered_classes_agreement_counts_their_distance(tmp_path):
     entry = ENTRY + 'kind = "ordinal"\nclasses = ["weak", "plain", "strong"]\ncombine = "majority"\n'
     rows = ["weak;weak;plain", "strong;strong;plain", "plain;plain;plain"]
     _, notes = labelled(tmp_path, entry, *rows)
@@ -178,9 +162,7 @@ def test_of_ordered_classes_agreement_counts_their_distance(tmp_path: Path) -> N
         (("1", "2,5", "3,5"), {"kind": "continuous", "combine": "mean", "decimal": ","}),
     ],
 )
-def test_several_label_columns_suggest_how_they_are_combined(
-    tmp_path: Path, cells: tuple[str, ...], expected: dict[str, str]
-) -> None:
+def test_several_label_columns_suggest_how_they_are_combined(tmp_path, cells, expected):
     lines = "".join(f"some words {i};{cells[i % len(cells)]};{cells[i // 2 % len(cells)]}\n" for i in range(12))
     (tmp_path / "my.csv").write_text("text;a1;a2\n" + lines)
     fields = proposal(read_file(tmp_path / "my.csv"), {"label": ["a1", "a2"]})
@@ -193,7 +175,7 @@ def test_several_label_columns_suggest_how_they_are_combined(
     )
 )
 @settings(max_examples=40)
-def test_rows_keep_what_each_annotator_answered_in_the_order_of_the_columns(marks: list[list[str]]) -> None:
+def test_rows_keep_what_each_annotator_answered_in_the_order_of_the_columns(marks):
     rows = [";".join([*row, "no"]) for row in marks] + ["yes;no;no;yes", "no;yes;yes;no"]
     gold = ENTRY.replace('["a1", "a2", "a3"]', '"gold"') + 'annotators = ["a1", "a2", "a3"]\n'
     expected = [tuple({"no": 0, "yes": 1}.get(mark) for mark in row.split(";")[:3]) for row in rows]
@@ -204,7 +186,7 @@ def test_rows_keep_what_each_annotator_answered_in_the_order_of_the_columns(mark
     assert combined == [row for row in expected if row.count(0) != row.count(1)]
 
 
-def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path: Path) -> None:
+def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path):
     assert marked(tmp_path, MEAN + 'decimal = ","\n', "1,5;;3;") == [(1.5, None, 3.0)]
     named = ENTRY.replace('["a1", "a2", "a3"]', '"gold"') + 'annotators = ["a1", "a2"]\nkind = "binary"\n'
     assert marked(tmp_path, named + 'relabel = { "Y" = "yes" }\n', "Y;no;;yes", "no;no;;no") == [(1, 0), (0, 0)]
@@ -225,13 +207,9 @@ def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path:
         ('label = "gold"\nannotators = ["a1", "a2"]\nkind = "binary"\nclasses = ["no", "yes"]\n', "annotator 2"),
     ],
 )
-def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, fields: str, said: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        marked(
-            tmp_path, 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n' + fields, "yes;perhaps;no;no", "no;no;no;yes"
-        )
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path, fields, said):
+    entry = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n' + fields
+    assert said in refusal(marked, tmp_path, entry, "yes;perhaps;no;no", "no;no;no;yes")
 
 
 # A row of one annotator each.
@@ -239,11 +217,9 @@ def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, 
 LONG = 'reader = "table"\ntext = "text"\nlabel = "rating"\nannotator = "who"\n'
 
 
-def long_task(folder, rows, more='kind = "continuous"\nrow_id = "item"\n', header="item,who,text,rating"):
-    (folder / "long.csv").write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
-    (folder / "long.toml").write_text(f'id = "long"\nfiles = ["long.csv"]\n{LONG}{more}', encoding="utf-8")
-    (task,) = tasks_of(folder / "long.toml")
-    return task
+def long_task(folder, rows, more='kind = "continuous"\nrow_id = "item"\n'):
+    table = "\n".join(["item,who,text,rating", *(",".join(map(str, row)) for row in rows)]) + "\n"
+    return own_task(written(folder, table, "long.csv"), f'id = "long"\nfiles = ["long.csv"]\n{LONG}{more}')
 
 
 def test_the_rows_of_an_item_are_one_row_with_what_each_annotator_said(tmp_path):
@@ -265,14 +241,9 @@ def test_a_wide_table_of_the_same_annotators_gives_the_same_rows_and_agreement(t
     rng.shuffle(long)
     ours = read_task(long_task(tmp_path, long, 'kind = "binary"\nrow_id = "item"\n'), tmp_path)
     table = ["item,text,a0,a1,a2,a3", *(",".join([id, text, *marks]) for id, text, marks in wide)]
-    (tmp_path / "wide.csv").write_text("\n".join(table) + "\n")
-    (tmp_path / "wide.toml").write_text(
-        'id = "wide"\nfiles = ["wide.csv"]\ntext = "text"\nlabel = ["a0", "a1", "a2", "a3"]\nkind = "binary"\n'
-        'combine = "majority"\nrow_id = "item"\n',
-        encoding="utf-8",
-    )
-    (task,) = tasks_of(tmp_path / "wide.toml")
-    theirs = read_task(task, tmp_path)
+    entry = ENTRY.replace('["a1", "a2", "a3"]', '["a0", "a1", "a2", "a3"]') + 'row_id = "item"\n'
+    entry += 'kind = "binary"\ncombine = "majority"\n'
+    theirs = read_task(own_task(written(tmp_path, "\n".join(table) + "\n"), entry), tmp_path)
     assert sorted(ours.rows) == sorted(theirs.rows)
     assert {note.partition("alpha")[2] for note in ours.notes} == {note.partition("alpha")[2] for note in theirs.notes}
 
@@ -285,9 +256,8 @@ def test_a_wide_table_of_the_same_annotators_gives_the_same_rows_and_agreement(t
     ],
 )
 def test_rows_of_an_item_that_contradict_each_other_are_refused_with_both_lines(tmp_path, rows, said):
-    with pytest.raises(BadInput) as caught:
-        read_task(long_task(tmp_path, rows), tmp_path)
-    assert said in str(caught.value) and "long.csv:2" in str(caught.value)
+    message = refusal(read_task, long_task(tmp_path, rows), tmp_path)
+    assert said in message and "long.csv:2" in message
 
 
 def test_without_an_id_rows_of_equal_texts_are_one_item(tmp_path):
@@ -299,16 +269,10 @@ def test_without_an_id_rows_of_equal_texts_are_one_item(tmp_path):
 def test_turns_of_several_annotators_are_one_turn_in_the_context(tmp_path):
     rows = [(d, t, who, f"{d} says {t}", ("x", "y")[(t + (who == "a")) % 2]) for d in ("d1", "d2") for t in (1, 2, 3) for who in "abc"]  # fmt: skip  # noqa: E501
     random.Random(2).shuffle(rows)
-    (tmp_path / "turns.csv").write_text(
-        "\n".join(["dialogue,turn,who,said,code", *(",".join(map(str, r)) for r in rows)])
-    )
-    (tmp_path / "turns.toml").write_text(
-        'id = "turns_of"\nfiles = ["turns.csv"]\nreader = "turns"\ngroup = "dialogue"\nturn = "turn"\ntext = "said"\n'
-        'label = "code"\nkind = "binary"\nannotator = "who"\n',
-        encoding="utf-8",
-    )
-    (task,) = tasks_of(tmp_path / "turns.toml")
-    read = read_task(task, tmp_path)
+    entry = 'id = "turns_of"\nfiles = ["my.csv"]\nreader = "turns"\ngroup = "dialogue"\nturn = "turn"\ntext = "said"\n'
+    entry += 'label = "code"\nkind = "binary"\nannotator = "who"\n'
+    table = "\n".join(["dialogue,turn,who,said,code", *(",".join(map(str, row)) for row in rows)])
+    read = read_task(own_task(written(tmp_path, table), entry), tmp_path)
     assert len(read.rows) == 6
     for row in read.rows:
         place = int(row.id.partition(":")[2])

@@ -1,7 +1,5 @@
 """Every reader against files that are almost right: it reads them or raises one of our own errors, and nothing else."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile
@@ -16,13 +14,12 @@ from tasks.readers import READERS, read
 from tasks.readers.rows import column_names
 from tasks.registry import Registry
 from tasks.synthetic import SAME_FILES, WRITERS, write
-from tasks.task import Task
 from tests.support.entry_files import write_files
 from tests.support.systems.intents import write_entry, write_intents
 from tests.tasks.readers.test_turns import ESCONV, INTERVIEWS
 
 
-def registry() -> Registry:
+def registry():
     """The built-in tasks, a user's own labels on the rows of one of them, and entries for conversations of two."""
     with tempfile.TemporaryDirectory() as folder:
         write_entry(Path(folder))
@@ -67,7 +64,7 @@ EDITS = st.lists(
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory):
     found = {}
     for task, _ in CASES.values():
         dataset = SAME_DATA.get(task) or REGISTRY.task(task).dataset.id
@@ -81,18 +78,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def files_of(task: Task) -> tuple[str, ...]:
+def files_of(task):
     return (*task.files, *column_names(task, "fallback_files"))
 
 
-def broken(content: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
+def broken(content, edits):
     for place, cut, put in edits:
         start = int(place * len(content))
         content = content[:start] + put + content[start + cut :]
     return content
 
 
-def test_every_reader_is_tried() -> None:
+def test_every_reader_is_tried():
     assert {REGISTRY.task(task).reader for task, _ in CASES.values()} == set(READERS)
 
 
@@ -100,9 +97,7 @@ def test_every_reader_is_tried() -> None:
 @given(edits=EDITS)
 @example(edits=[(0.0, 0, b'"')])  # the header is the whole file
 @settings(max_examples=25)
-def test_a_broken_file_raises_only_our_own_errors(
-    case: str, folders: dict[str, Path], edits: list[tuple[float, int, bytes]]
-) -> None:
+def test_a_broken_file_raises_only_our_own_errors(case, folders, edits):
     task, place = REGISTRY.task(CASES[case][0]), CASES[case][1]
     name = files_of(task)[place]
     with tempfile.TemporaryDirectory() as folder:
@@ -121,9 +116,7 @@ def test_a_broken_file_raises_only_our_own_errors(
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("content", [b"", b"\x00", b"[]", b"1\n", b"\xff\xfe\x00"])
-def test_a_file_of_something_else_raises_only_our_own_errors(
-    case: str, folders: dict[str, Path], content: bytes, tmp_path: Path
-) -> None:
+def test_a_file_of_something_else_raises_only_our_own_errors(case, folders, content, tmp_path):
     task, place = REGISTRY.task(CASES[case][0]), CASES[case][1]
     shutil.copytree(folders[task.id], tmp_path, dirs_exist_ok=True)
     name = files_of(task)[place]

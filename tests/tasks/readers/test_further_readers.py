@@ -1,23 +1,20 @@
 """Readers for questions, interviews, emotional support, chats and labels joined with texts, on lines written here."""
 
-from __future__ import annotations
-
 import ast
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.errors import BadEntry, BadInput, MissingData
+from tasks.errors import BadEntry, MissingData
 from tasks.readers import read, read_task
 from tasks.readers.published import value_of
 from tasks.registry import Registry
-from tasks.splits.loading import load
 from tasks.synthetic import write
-from tasks.task import Task, Turn
+from tasks.task import Turn
+from tests.support.task_files import refusal, written
 
 REGISTRY = Registry.load()
 QACT, QINT = REGISTRY.task("empdial_qact"), REGISTRY.task("empdial_qint")
@@ -30,26 +27,12 @@ TURNS = (
 )
 
 
-def written(folder: Path, content: str, name: str) -> Path:
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content.encode())
-    return folder
-
-
-def refusal(task: Task, data: Path) -> str:
-    with pytest.raises(BadInput) as caught:
-        read(task, data)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def labels(task: Task, data: Path) -> list[str]:
+def labels(task, data):
     return [task.label.classes[int(row.label)] for row in read(task, data)]
 
 
 @pytest.fixture
-def dialogue(tmp_path: Path) -> Path:
+def dialogue(tmp_path):
     rows = (
         "c1,1,sad,It rained_comma_ hard.,7,Oh_comma_ rain.,train,\"['Oh_comma_ rain.']\",-1,,,,,",
         'c1,2,sad,It rained_comma_ hard.,8,I see. Wet? Cold?,train,"[\'I see.\', \'Wet?\', ""Cold?""]",2,"[1, 2]",'
@@ -61,7 +44,7 @@ def dialogue(tmp_path: Path) -> Path:
     return written(tmp_path, TURNS + "\n".join(rows) + "\n", QACT.files[0])
 
 
-def test_each_labelled_question_is_a_row_after_what_came_before_it(dialogue: Path) -> None:
+def test_each_labelled_question_is_a_row_after_what_came_before_it(dialogue):
     first, second, third = read(QACT, dialogue)
     opening = (Turn("prompt", "It rained, hard."), Turn("speaker", "Oh, rain."))
     assert (first.id, first.group, first.text) == ("c1:2:0", "c1", "Wet?")
@@ -73,7 +56,7 @@ def test_each_labelled_question_is_a_row_after_what_came_before_it(dialogue: Pat
     assert labels(QINT, dialogue) == ["Express interest", "Support", "Motivate"]
 
 
-def test_human_questions_are_those_that_people_labelled(dialogue: Path) -> None:
+def test_human_questions_are_those_that_people_labelled(dialogue):
     assert [row.id for row in read(REGISTRY.task("empdial_qact_human"), dialogue)] == ["c1:2:0", "c2:2:0"]
     assert [row.id for row in read(REGISTRY.task("empdial_qint_human"), dialogue)] == ["c1:2:0"]
 
@@ -89,14 +72,14 @@ def test_human_questions_are_those_that_people_labelled(dialogue: Path) -> None:
         ("c1,2,", "c1,two,", "utterance_idx 'two'"),
     ],
 )
-def test_lists_that_do_not_fit_are_refused_with_their_line(dialogue: Path, old: str, new: str, said: str) -> None:
+def test_lists_that_do_not_fit_are_refused_with_their_line(dialogue, old, new, said):
     file = dialogue / QACT.files[0]
     file.write_text(file.read_text().replace(old, new))
-    message = refusal(QACT, dialogue)
+    message = refusal(read, QACT, dialogue)
     assert f"{file}:3" in message and said in message
 
 
-def test_without_the_full_file_the_test_set_is_read_and_that_is_said(tmp_path: Path) -> None:
+def test_without_the_full_file_the_test_set_is_read_and_that_is_said(tmp_path):
     text = "Oh, rain. \n I see. Wet? Cold?"
     content = f'index,id,utterance_truncated,type,intent\n0,a-b-2-2,"{text}",Irony,Support\n'
     data = written(tmp_path, content, "empqt/derived/test_set.csv")
@@ -108,7 +91,7 @@ def test_without_the_full_file_the_test_set_is_read_and_that_is_said(tmp_path: P
         read(REGISTRY.task("empdial_qact_human"), data)
 
 
-def test_both_files_of_questions_name_the_same_rows(tmp_path: Path) -> None:
+def test_both_files_of_questions_name_the_same_rows(tmp_path):
     write(tmp_path, ["empqt"], rows=90, seed=3)
     full = {row.id: row for row in read(QINT, tmp_path)}
     (tmp_path / QINT.files[0]).unlink()
@@ -123,7 +106,7 @@ SESSIONS = (
 )
 
 
-def test_interviews_keep_agreed_codes_after_the_latest_post(tmp_path: Path) -> None:
+def test_interviews_keep_agreed_codes_after_the_latest_post(tmp_path):
     data = written(tmp_path, SESSIONS, MI.files[0])
     rows = read(MI, data)
     assert [(row.id, row.text) for row in rows] == [("1:3", "why so?"), ("1:5", "do this"), ("2:1", "no post yet")]
@@ -132,14 +115,14 @@ def test_interviews_keep_agreed_codes_after_the_latest_post(tmp_path: Path) -> N
     assert labels(ADHERENT, data) == ["Adherent", "Non-adherent", "Adherent"]
 
 
-def hope_files(texts: str) -> dict[str, str]:
+def hope_files(texts):
     yes, no = "Supportive", "Not Supportive"
     rows = f"111,{yes},{no},{yes},{yes}\n222,{no},{no},{no},{no}\n333,{yes},{yes},{yes},{yes}\n"
     head = "tweet_id,annotation1,annotation2,annotation3,gold_label\n"
     return {HOPE.files[0]: head + rows, HOPE.files[1]: "tweet_id,text\n" + texts}
 
 
-def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path: Path) -> None:
+def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path):
     for name, content in hope_files('333,"be safe,\nall"\n111,pray\n').items():
         written(tmp_path, content, name)
     _, rows, notes = read_task(HOPE, tmp_path)
@@ -148,25 +131,12 @@ def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path: Pa
     assert notes == ("1 of 3 rows have no text; left out",)
 
 
-def test_a_join_needs_two_files(tmp_path: Path) -> None:
+def test_a_join_needs_two_files(tmp_path):
     with pytest.raises(BadEntry, match="labels, texts"):
         read(replace(HOPE, files=HOPE.files[:1]), tmp_path)
 
 
-def test_both_forms_of_esconv_give_the_same_turns(tmp_path: Path) -> None:
-    write(tmp_path, ["esconv"], rows=600, seed=1)
-    whole = read(STRATEGY, tmp_path)
-    assert max(len(row.context) for row in whole) > 4 and whole[-1].context[0].speaker == "speaker"
-    (tmp_path / STRATEGY.files[0]).unlink()
-    flat = read(STRATEGY, tmp_path)
-    assert [(row.text, row.label, row.context[-4:]) for row in whole] == [
-        (row.text, row.label, row.context) for row in flat
-    ]
-    assert len({row.group for row in flat}) == len({row.group for row in whole})
-    assert any("ESConv.json" in warning for warning in load(QUESTION, tmp_path).warnings)
-
-
-def test_a_strategy_alone_is_a_yes_or_no_of_every_turn(tmp_path: Path) -> None:
+def test_a_strategy_alone_is_a_yes_or_no_of_every_turn(tmp_path):
     write(tmp_path, ["esconv"], rows=120, seed=1)
     every = read(QUESTION, tmp_path)
     asked = {row.id for row in every if row.label == 1}
@@ -180,7 +150,7 @@ CHATS = (
 )
 
 
-def test_every_second_reply_changes_places_with_the_neighbouring_chats(tmp_path: Path) -> None:
+def test_every_second_reply_changes_places_with_the_neighbouring_chats(tmp_path):
     rows = read(REPLY, written(tmp_path, CHATS, REPLY.files[0]))
     assert [(row.context[0].text, row.text, row.label) for row in rows] == [
         ("hi", "hello ?", 1), ("how", "do you ?", 0), ("ok", "yes", 1), ("yo", "hm .", 1), ("so", "fine .", 0),
@@ -197,7 +167,7 @@ cells = st.text(alphabet="[]', \"\\ab01\uff11\n\0", max_size=12)
 @given(lists | cells | cells.map("[{}]".format))
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_lists_in_cells_are_what_python_reads(cell: str) -> None:
+def test_lists_in_cells_are_what_python_reads(cell):
     try:
         expected = ast.literal_eval(cell)
     except (ValueError, SyntaxError):
@@ -205,7 +175,7 @@ def test_lists_in_cells_are_what_python_reads(cell: str) -> None:
     assert repr(value_of(cell)) == repr(expected)
 
 
-def test_questions_lose_their_marks(tmp_path: Path) -> None:
+def test_questions_lose_their_marks(tmp_path):
     rows = read(ASKED, written(tmp_path, CHATS, ASKED.files[0]))
     assert [(row.text, row.label) for row in rows] == [
         ("hello", 1), ("fine .", 0), ("yes", 0), ("hm .", 0), ("do you", 1), ("good", 0),
@@ -251,13 +221,13 @@ OTHER_SHAPES = (
         ),
     ],
 )
-def test_what_no_reader_can_use_is_refused_in_one_line_with_its_place(tmp_path, task, files, said) -> None:
+def test_what_no_reader_can_use_is_refused_in_one_line_with_its_place(tmp_path, task, files, said):
     for name, content in files.items():
         written(tmp_path, content, name)
-    assert said in refusal(task, tmp_path)
+    assert said in refusal(read, task, tmp_path)
 
 
-def test_labels_may_be_renamed_dropped_and_joined(tmp_path: Path) -> None:
+def test_labels_may_be_renamed_dropped_and_joined(tmp_path):
     task = replace(
         REGISTRY.task("iempathize"),
         files=("my.csv",),
@@ -270,8 +240,8 @@ def test_labels_may_be_renamed_dropped_and_joined(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "positive", "other"), [("seek", "1", "2"), ("provide", "2", "1")])
 def test_of_the_two_ways_to_count_the_other_class_one_drops_it_and_one_takes_it_as_negative(
-    tmp_path: Path, name: str, positive: str, other: str
-) -> None:
+    tmp_path, name, positive, other
+):
     dropping, counting = (REGISTRY.task(f"iempathize_{name}{ending}") for ending in ("", "_all"))
     data = written(tmp_path, f"text,label\nx,0\ny,{positive}\nz,{other}\n", dropping.files[0])
     assert labels(dropping, data) == ["0", positive]

@@ -1,10 +1,7 @@
 """Labels as files have them: decimal commas, gaps, other cases and spaces; and the sets that data name themselves."""
 
-from __future__ import annotations
-
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -18,41 +15,33 @@ from tasks.readers.labels import number_of
 from tasks.readers.rows import RawRow
 from tasks.registry import Registry
 from tasks.splits.loading import load
-from tasks.task import Label, Task
+from tasks.task import Label
+from tests.support.task_files import own_task, refusal, written
 
 ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = "label"\n'
 
 
-def a_task(folder: Path, labels: list[str], more: str = 'kind = "binary"\n') -> Task:
+def a_task(folder, labels, more='kind = "binary"\n'):
     lines = "".join(f"some words {i};{label}\n" for i, label in enumerate(labels))
-    (folder / "my.csv").write_text("text;label\n" + lines)
-    (folder / "mine.toml").write_text(f'{ENTRY}delimiter = ";"\n{more}')
-    return Registry.load([folder]).task("mine")
-
-
-def refusal(task: Task, folder: Path) -> str:
-    with pytest.raises(BadInput) as caught:
-        load(task, folder)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return own_task(written(folder, "text;label\n" + lines), f'{ENTRY}delimiter = ";"\n{more}')
 
 
 @given(number=st.decimals(-999, 999, places=3))
 @settings(max_examples=60)
-def test_a_decimal_comma_gives_the_number(number: object) -> None:
+def test_a_decimal_comma_gives_the_number(number):
     text = str(number).replace(".", ",")
     assert number_of(Label("x", "continuous", decimal=","), RawRow("", "", "", "", (), "", text)) == float(str(number))
 
 
 @pytest.mark.parametrize("text", ["1.234,5", "1.234", "1,2,3", "3,5 x", ","])
-def test_what_is_no_number_with_a_decimal_comma_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_no_number_with_a_decimal_comma_is_refused(tmp_path, text):
     task = a_task(tmp_path, ["1,5", text], 'kind = "continuous"\ndecimal = ","\n')
-    assert f"my.csv:3: label {text!r} is not a number" in refusal(task, tmp_path)
+    assert f"my.csv:3: label {text!r} is not a number" in refusal(load, task, tmp_path)
 
 
-def test_a_decimal_comma_that_the_entry_does_not_know_is_answered_with_the_line(tmp_path: Path) -> None:
+def test_a_decimal_comma_that_the_entry_does_not_know_is_answered_with_the_line(tmp_path):
     task = a_task(tmp_path, ["1", "2,5"], 'kind = "continuous"\n')
-    assert "label '2,5' is not a number; write `decimal = \",\"` in the entry" in refusal(task, tmp_path)
+    assert "label '2,5' is not a number; write `decimal = \",\"` in the entry" in refusal(load, task, tmp_path)
     assert proposal(read_file(tmp_path / "my.csv"), {}) == {
         "text": "text", "label": "label", "kind": "binary", "delimiter": ";",
     }  # fmt: skip
@@ -61,7 +50,7 @@ def test_a_decimal_comma_that_the_entry_does_not_know_is_answered_with_the_line(
     assert proposal(read_file(tmp_path / "my.csv"), {"kind": "continuous"})["decimal"] == ","
 
 
-def test_labels_that_differ_by_case_or_space_are_warned_of_with_the_line_to_write(tmp_path: Path) -> None:
+def test_labels_that_differ_by_case_or_space_are_warned_of_with_the_line_to_write(tmp_path):
     labels = ["very warm", "cold", "Very  warm", "Cold"] * 3 + ["very warm", "cold"] * 20
     task = a_task(tmp_path, labels, 'kind = "multiclass"\n')
     (warning,) = [one for one in read_task(task, tmp_path).notes if "case or space" in one]
@@ -72,29 +61,28 @@ def test_labels_that_differ_by_case_or_space_are_warned_of_with_the_line_to_writ
     assert not any("case or space" in one for one in read_task(mended, tmp_path).notes)
 
 
-def test_three_spellings_of_two_labels_say_how_to_join_them(tmp_path: Path) -> None:
-    assert 'write relabel = { "Yes" = "yes" }' in refusal(a_task(tmp_path, ["yes", "no", "yes", "Yes"]), tmp_path)
+def test_three_spellings_of_two_labels_say_how_to_join_them(tmp_path):
+    assert 'write relabel = { "Yes" = "yes" }' in refusal(load, a_task(tmp_path, ["yes", "no", "yes", "Yes"]), tmp_path)
     task = a_task(tmp_path, ["yes", "no", "YES"], 'kind = "binary"\nclasses = ["no", "yes"]\n')
-    assert 'is not one of no, yes; written otherwise it is: relabel = { "YES" = "yes" }' in refusal(task, tmp_path)
+    said = refusal(load, task, tmp_path)
+    assert 'is not one of no, yes; written otherwise it is: relabel = { "YES" = "yes" }' in said
 
 
-def test_an_empty_label_points_to_drop_labels_and_that_counts_them(tmp_path: Path) -> None:
+def test_an_empty_label_points_to_drop_labels_and_that_counts_them(tmp_path):
     labels = ["yes", "no", ""] * 40
     assert (
         "label '' is empty; mend the row, or leave out all rows without a label by `drop_labels = [\"\"]`"
-        in refusal(a_task(tmp_path, labels), tmp_path)
+        in refusal(load, a_task(tmp_path, labels), tmp_path)
     )
     splits = load(a_task(tmp_path, labels, 'kind = "binary"\ndrop_labels = [""]\n'), tmp_path)
     assert "40 of 120 rows have no label; left out by `drop_labels`" in splits.warnings
     assert sum(len(part) for part in (splits.train, splits.validation, splits.test)) == 80
     assert proposal(read_file(tmp_path / "my.csv"), {})["drop_labels"] == [""]
     task = a_task(tmp_path, ["1.5", ""] * 9, 'kind = "continuous"\n')
-    assert '`drop_labels = [""]`' in refusal(task, tmp_path)
+    assert '`drop_labels = [""]`' in refusal(load, task, tmp_path)
 
 
-def official(
-    folder: Path, more: str, *, column: bool = False, sets: tuple[str, ...] = ("train", "dev", "test")
-) -> Task:
+def official(folder, more, *, column=False, sets=("train", "dev", "test")):
     """Three files of 60, 20 and 30 rows, or one file with a column of their names."""
     sizes = {"train": 60, "dev": 20, "test": 30, "Validation": 20, "": 5}
     lines = {name: [f"{name} words {i},{'ny'[i % 2]},g{i // 2}{name}" for i in range(sizes[name])] for name in sets}
@@ -105,15 +93,14 @@ def official(
         (folder / f"{name or 'none'}.csv").write_text("\n".join(["text,label,dialogue", *lines[name]]) + "\n")
     files = ["all.csv"] if column else [f"{name}.csv" for name in sets]
     entry = ENTRY.replace('["my.csv"]', json.dumps(files)) + 'kind = "binary"\ngroup = "dialogue"\n'
-    (folder / "mine.toml").write_text(entry + more)
-    return Registry.load([folder]).task("mine")
+    return own_task(folder, entry + more)
 
 
 FILES = 'split_files = { train = "train.csv", validation = ["dev.csv"], test = "test.csv" }\n'
 
 
 @pytest.mark.parametrize("column", [False, True])
-def test_the_sets_that_data_name_are_the_published_ones(tmp_path: Path, column: bool) -> None:
+def test_the_sets_that_data_name_are_the_published_ones(tmp_path, column):
     task = official(tmp_path, 'split_column = "fold"\n' if column else FILES, column=column)
     splits = load(task, tmp_path, "as-published")
     assert [len(splits.train), len(splits.validation), len(splits.test)] == [60, 20, 30]
@@ -123,14 +110,14 @@ def test_the_sets_that_data_name_are_the_published_ones(tmp_path: Path, column: 
     assert 'splits = "as-published"' in clean.warnings[0] and len(clean.test) != 30
 
 
-def test_names_of_sets_are_read_in_any_case_and_rows_of_none_are_left_out(tmp_path: Path) -> None:
+def test_names_of_sets_are_read_in_any_case_and_rows_of_none_are_left_out(tmp_path):
     task = official(tmp_path, 'split_column = "fold"\n', column=True, sets=("train", "Validation", "test", ""))
     splits = load(task, tmp_path, "as-published")
     assert [len(splits.train), len(splits.validation), len(splits.test)] == [60, 20, 30]
     assert "5 rows are in no published set; left out" in splits.warnings
 
 
-def test_without_a_validation_set_a_tenth_of_trains_groups_is_drawn_and_that_is_said(tmp_path: Path) -> None:
+def test_without_a_validation_set_a_tenth_of_trains_groups_is_drawn_and_that_is_said(tmp_path):
     files = 'split_files = { train = "train.csv", test = "test.csv" }\n'
     task = official(tmp_path, files, sets=("train", "test"))
     splits = load(task, tmp_path, "as-published")
@@ -140,7 +127,7 @@ def test_without_a_validation_set_a_tenth_of_trains_groups_is_drawn_and_that_is_
     assert any(warning.startswith("approximate: the data name no validation set") for warning in splits.warnings)
 
 
-def test_a_leak_of_published_sets_is_said(tmp_path: Path) -> None:
+def test_a_leak_of_published_sets_is_said(tmp_path):
     task = official(tmp_path, FILES)
     table = (tmp_path / "test.csv").read_text()
     (tmp_path / "test.csv").write_text(table.replace("g0test", "g0train"))
@@ -161,13 +148,12 @@ def test_a_leak_of_published_sets_is_said(tmp_path: Path) -> None:
         (FILES + 'reader = "esconv"\n', "`split_files` is for the readers 'table', 'turns' and 'aligned'"),
     ],
 )
-def test_sets_that_do_not_fit_the_files_are_refused_in_the_entry(tmp_path: Path, more: str, said: str) -> None:
-    with pytest.raises(BadEntry) as caught:
-        official(tmp_path, more)
-    assert said in str(caught.value) and "mine.toml" in str(caught.value)
+def test_sets_that_do_not_fit_the_files_are_refused_in_the_entry(tmp_path, more, said):
+    message = refusal(official, tmp_path, more, error=BadEntry)
+    assert said in message and "mine.toml" in message
 
 
-def test_a_cell_that_names_no_set_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_cell_that_names_no_set_is_refused_with_its_line(tmp_path):
     task = official(tmp_path, 'split_column = "fold"\n', column=True)
     table = (tmp_path / "all.csv").read_text()
     (tmp_path / "all.csv").write_text(table.replace("g0train,train", "g0train,1", 1))
@@ -175,14 +161,14 @@ def test_a_cell_that_names_no_set_is_refused_with_its_line(tmp_path: Path) -> No
         read(task, tmp_path)
 
 
-def test_a_column_of_sets_is_proposed(tmp_path: Path) -> None:
+def test_a_column_of_sets_is_proposed(tmp_path):
     official(tmp_path, 'split_column = "fold"\n', column=True)
     path = tmp_path / "all.csv"
     assert proposal(read_file(path), {})["split_column"] == "fold"
     assert proposal(read_file(path), {})["label"] != "fold"
 
 
-def test_a_new_task_of_twelve_rows_takes_folds_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_task_of_twelve_rows_takes_folds_when_asked(tmp_path, capsys):
     a_task(tmp_path, ["yes", "no"] * 6)
     (tmp_path / "mine.toml").unlink()
     common = ["tasks", "new", str(tmp_path / "my.csv"), "--registry", str(tmp_path), "--skip-training"]

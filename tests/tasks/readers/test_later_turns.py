@@ -18,9 +18,10 @@ from tasks.registry import Registry
 from tasks.splits import loading
 from tasks.splits.loading import load
 from tasks.synthetic import write
-from tasks.task import Task, Turn
+from tasks.task import Turn
 from tests.support.entry_files import write_all
-from tests.tasks.readers.test_further_readers import CHATS, MI, QACT, SESSIONS, TURNS, written
+from tests.support.task_files import written
+from tests.tasks.readers.test_further_readers import CHATS, MI, QACT, SESSIONS, TURNS
 
 REGISTRY = Registry.load()
 STRATEGY, REPLY = REGISTRY.task("esconv_strategy"), REGISTRY.task("control_reply")
@@ -86,7 +87,7 @@ def test_conversations_that_were_cut_into_overlapping_lines_are_put_together_aga
     ] * bool(broken)
 
 
-def test_turns_of_a_conversation_are_the_same_objects_in_all_its_rows(tmp_path: Path) -> None:
+def test_turns_of_a_conversation_are_the_same_objects_in_all_its_rows(tmp_path):
     chat = [(number % 2 == 1, "Other" if number % 2 else "", f"turn {number}") for number in range(12)]
     rows, _ = flat_rows(tmp_path, lines_of(chat))
     assert len({id(turn) for row in rows for turn in (*row.context, *row.after)}) == 12
@@ -119,15 +120,13 @@ NOTE = (
         (("1.0 0 0 a EOS 1.0 1 1 [Other] b",), [""], ()),
     ],
 )
-def test_what_follows_ends_before_a_turn_that_is_not_certain_and_a_note_counts_these(
-    tmp_path: Path, lines: tuple[str, ...], followed: list[str], counts: tuple[int, ...]
-) -> None:
+def test_what_follows_ends_before_a_turn_that_is_not_certain_and_a_note_counts_these(tmp_path, lines, followed, counts):
     rows, notes = flat_rows(tmp_path, lines)
     assert ["".join(turn.text for turn in row.after) for row in rows] == followed
     assert notes == ([NOTE.format(*counts)] if counts else [])
 
 
-def test_the_note_reaches_who_checks_the_task(tmp_path: Path) -> None:
+def test_the_note_reaches_who_checks_the_task(tmp_path):
     write(tmp_path, ["esconv"], rows=600, seed=1)
     (tmp_path / STRATEGY.files[0]).unlink()
     assert not [note for note in load(STRATEGY, tmp_path).warnings if "rebuilt" in note]
@@ -139,13 +138,17 @@ def test_the_note_reaches_who_checks_the_task(tmp_path: Path) -> None:
     assert note.startswith("1 of ")
 
 
-def test_both_forms_of_esconv_tell_the_same_up_to_the_last_supporter(tmp_path: Path) -> None:
+def test_both_forms_of_esconv_tell_the_same_up_to_the_last_supporter(tmp_path):
     write(tmp_path, ["esconv"], rows=600, seed=1)
     whole = read(STRATEGY, tmp_path)
     (tmp_path / STRATEGY.files[0]).unlink()
     flat = read(STRATEGY, tmp_path)
-    assert max(len(row.after) for row in whole) > LONGEST
+    assert any("ESConv.json" in warning for warning in load(STRATEGY, tmp_path).warnings)
+    assert max(len(row.after) for row in whole) > LONGEST and max(len(row.context) for row in whole) >= LONGEST
+    assert whole[-1].context[0].speaker == "speaker"
+    assert len({row.group for row in flat}) == len({row.group for row in whole})
     for row, other in zip(whole, flat, strict=True):
+        assert (row.text, row.label, row.context[1 - LONGEST :]) == (other.text, other.label, other.context)
         assert row.after[len(other.after) :] == row.after[-1:]  # the seeker has the last word, which no line holds
         assert row.after[: len(other.after)] == other.after
 
@@ -154,19 +157,19 @@ def test_both_forms_of_esconv_tell_the_same_up_to_the_last_supporter(tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("every")
     write_all(folder, REGISTRY.tasks.values(), 120, seed=5)
     return folder
 
 
-def test_every_reader_is_one_of_conversations_or_tells_nothing_that_follows() -> None:
+def test_every_reader_is_one_of_conversations_or_tells_nothing_that_follows():
     assert OF_CONVERSATIONS < set(READERS)
     assert set(READERS) - OF_CONVERSATIONS == {"table", "joined", "aligned", "numbered", "wassa_essays"}
 
 
 @pytest.mark.parametrize("task", REGISTRY.tasks.values(), ids=lambda task: task.id)
-def test_what_follows_a_row_ends_as_what_follows_an_earlier_row_of_its_conversation(task: Task, data: Path) -> None:
+def test_what_follows_a_row_ends_as_what_follows_an_earlier_row_of_its_conversation(task, data):
     rows = read(task, data)
     if task.reader not in OF_CONVERSATIONS:
         assert {row.after for row in rows} == {()}
@@ -187,7 +190,7 @@ def test_what_follows_a_row_ends_as_what_follows_an_earlier_row_of_its_conversat
 @pytest.mark.parametrize(
     "name", ["conv_empathy", "empdial_role", "empdial_emo", "empdial_ei", "esconv_strategy"]
 )  # readers whose context is every earlier turn
-def test_before_the_text_and_after_it_make_one_conversation(name: str, data: Path) -> None:
+def test_before_the_text_and_after_it_make_one_conversation(name, data):
     told: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     task = REGISTRY.task(name)
     for row in READERS[task.reader](task, data):
@@ -195,7 +198,7 @@ def test_before_the_text_and_after_it_make_one_conversation(name: str, data: Pat
     assert {len(ways) for ways in told.values()} == {1}
 
 
-def test_conv_is_followed_in_the_order_of_its_turns(data: Path) -> None:
+def test_conv_is_followed_in_the_order_of_its_turns(data):
     rows = read(CONV, data)
     for row, following in pairwise(rows):
         if row.group == following.group:
@@ -205,7 +208,7 @@ def test_conv_is_followed_in_the_order_of_its_turns(data: Path) -> None:
             assert row.after == ()
 
 
-def test_utterances_that_are_no_rows_of_a_task_follow_all_the_same(tmp_path: Path) -> None:
+def test_utterances_that_are_no_rows_of_a_task_follow_all_the_same(tmp_path):
     head = "Dialog_ID,Type,Actor,Text,Label\n"
     lines = ("d,situation,none,s,sad", "d,utterance,speaker,a,sad", "d,utterance,listener,b,wishing")
     lines += ("d,utterance,speaker,c,sad", "e,situation,none,s,sad", "e,utterance,speaker,x,sad")
@@ -215,7 +218,7 @@ def test_utterances_that_are_no_rows_of_a_task_follow_all_the_same(tmp_path: Pat
     assert [(row.text, row.after) for row in rows] == [("b", (Turn("speaker", "c"),))]
 
 
-def test_a_question_is_followed_by_the_rest_of_its_turn_and_by_later_turns(tmp_path: Path) -> None:
+def test_a_question_is_followed_by_the_rest_of_its_turn_and_by_later_turns(tmp_path):
     lines = (
         "c1,1,sad,S,7,Oh.,train,\"['Oh.']\",-1,,,,,",
         "c1,2,sad,S,8,Wet? Cold? I see.,train,\"['Wet?', 'Cold?', 'I see.']\",2,\"[0, 1]\","
@@ -232,7 +235,7 @@ def test_a_question_is_followed_by_the_rest_of_its_turn_and_by_later_turns(tmp_p
     ]
 
 
-def test_sentences_of_an_interview_are_followed_by_every_later_sentence(tmp_path: Path) -> None:
+def test_sentences_of_an_interview_are_followed_by_every_later_sentence(tmp_path):
     rows = read(MI, written(tmp_path, SESSIONS, MI.files[0]))
     assert [(row.id, [(turn.speaker, turn.text) for turn in row.after]) for row in rows] == [
         ("1:3", [("speaker", "second post"), ("listener", "do this"), ("listener", "hm")]),
@@ -242,7 +245,7 @@ def test_sentences_of_an_interview_are_followed_by_every_later_sentence(tmp_path
 
 
 @pytest.mark.parametrize("task", [REPLY, ASKED], ids=lambda task: task.id)
-def test_chats_are_followed_by_their_own_later_turns_as_they_were_said(tmp_path: Path, task: Task) -> None:
+def test_chats_are_followed_by_their_own_later_turns_as_they_were_said(tmp_path, task):
     rows = read(task, written(tmp_path, CHATS, task.files[0]))
     assert [turn.text for turn in rows[0].after] == ["how", "fine .", "ok", "yes"]
     assert [turn.speaker for turn in rows[0].after] == ["speaker", "listener"] * 2
@@ -250,7 +253,7 @@ def test_chats_are_followed_by_their_own_later_turns_as_they_were_said(tmp_path:
     assert [turn.text for turn in of_other.after] == ["so", "do you ?"]
 
 
-def test_later_turns_move_no_split_and_no_statistic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_turns_move_no_split_and_no_statistic(tmp_path, monkeypatch):
     write(tmp_path, ["conv"], rows=900, seed=2)
     with_turns = load(CONV, tmp_path)
     known, rows, notes = read_task(CONV, tmp_path)

@@ -1,16 +1,15 @@
 """Readers for formats that are not one row per example: WASSA 2023 and EmpatheticIntents."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tasks.errors import BadEntry, BadInput, MissingData
+from tasks.errors import BadEntry, MissingData
 from tasks.readers import read
 from tasks.registry import Registry
-from tasks.task import Task, Turn
+from tasks.task import Turn
+from tests.support.task_files import refusal, written
 
 ESSAYS = "conversation_id\tarticle_id\tessay\tempathy\tdistress\tessay_id\temotion\n"
 ESSAY_FILES = Registry.load().task("news_emotion").files
@@ -18,21 +17,8 @@ TURNS = "conversation_id\tturn_id\ttext\tEmotionalPolarity\tEmotion\tEmpathy\tar
 TURN_FILES = Registry.load().task("conv_empathy").files
 
 
-def written(folder: Path, content: str, name: str) -> None:
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
-
-
-def refusal(task: Task, data: Path) -> str:
-    with pytest.raises(BadInput) as caught:
-        read(task, data)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 @pytest.fixture
-def essays(tmp_path: Path) -> Path:
+def essays(tmp_path):
     train = ESSAYS + "1\t35\tfirst essay\t1.5\t2\t10\tAnger/Disgust\n2\t36\tsecond essay\t7\t1\t11\tJoy\n"
     dev = "conversation_id\tarticle_id\tessay\tessay_id\n3\t35\tthird essay\t12\n4\t37\tfourth essay\t13\n"
     gold = "4.25\t3.5\tNeutral\t5\n6\t2\tHope/Joy\t5\n"
@@ -42,7 +28,7 @@ def essays(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def turns(tmp_path: Path) -> Path:
+def turns(tmp_path):
     rows = ("2\t1\tfine\t1\t0\t0.5\t35.0", "1\t2\tthird\t1\t2\t3\t36.0", "1\t0\tfirst\t0\t1\t2\t36.0")
     dev = ("conversation_id\tturn_id\ttext\tarticle_id", "10\t16\tlate start\t35.0", "1\t1\tsecond\t36.0")
     written(tmp_path, TURNS + "\n".join(rows) + "\n", TURN_FILES[0])
@@ -51,7 +37,7 @@ def turns(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_essays_join_dev_with_its_gold_by_row(essays: Path) -> None:
+def test_essays_join_dev_with_its_gold_by_row(essays):
     rows = read(Registry.load().task("news_emotion"), essays)
     classes = Registry.load().task("news_emotion").label.classes
     assert [classes[row.label] for row in rows] == ["Anger", "Joy", "Neutral", "Hope"]
@@ -60,7 +46,7 @@ def test_essays_join_dev_with_its_gold_by_row(essays: Path) -> None:
     assert [(row.id, row.group, row.block) for row in rows][2] == ("12", "35", "35")
 
 
-def test_turns_are_sorted_and_carry_every_earlier_turn(turns: Path) -> None:
+def test_turns_are_sorted_and_carry_every_earlier_turn(turns):
     rows = read(Registry.load().task("conv_empathy"), turns)
     assert [(row.id, row.text, row.label) for row in rows] == [
         ("1:0", "first", 2.0),
@@ -74,7 +60,7 @@ def test_turns_are_sorted_and_carry_every_earlier_turn(turns: Path) -> None:
     assert [row.label for row in read(Registry.load().task("conv_emopol"), turns)] == [0.0, 1.0, 1.0, 1.0, 0.3333]
 
 
-def test_essays_and_turns_share_their_blocks(essays: Path, turns: Path) -> None:
+def test_essays_and_turns_share_their_blocks(essays, turns):
     news = {row.block for row in read(Registry.load().task("news_empathy"), essays)}
     conv = {row.block for row in read(Registry.load().task("conv_empathy"), turns)}
     assert conv == {"35", "36"} < news
@@ -89,20 +75,20 @@ def test_essays_and_turns_share_their_blocks(essays: Path, turns: Path) -> None:
     ],
     ids=["gold of another length", "a bad gold label", "a turn without a number"],
 )
-def test_turns_and_gold_that_do_not_fit_are_refused_with_their_files(turns, content, place, said) -> None:
+def test_turns_and_gold_that_do_not_fit_are_refused_with_their_files(turns, content, place, said):
     written(turns, content, TURN_FILES[place])
-    message = refusal(Registry.load().task("conv_empathy"), turns)
+    message = refusal(read, Registry.load().task("conv_empathy"), turns)
     assert all(part in message for part in said)
 
 
-def test_wassa_readers_refuse_a_label_they_cannot_join(essays: Path) -> None:
+def test_wassa_readers_refuse_a_label_they_cannot_join(essays):
     task = Registry.load().task("news_empathy")
     with pytest.raises(BadEntry, match="empathy, distress, emotion"):
         read(replace(task, label=replace(task.label, column="income")), essays)
 
 
 @pytest.fixture
-def dialogues(tmp_path: Path) -> Path:
+def dialogues(tmp_path):
     for name in Registry.load().task("empdial_emo").files:
         emotion = Path(name).stem
         rows = (
@@ -115,7 +101,7 @@ def dialogues(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_intents_are_utterances_of_either_person_with_all_earlier_turns(dialogues: Path) -> None:
+def test_intents_are_utterances_of_either_person_with_all_earlier_turns(dialogues):
     task = Registry.load().task("empdial_ei")
     rows = read(task, dialogues)
     assert len(rows) == 2 * 32
@@ -127,7 +113,7 @@ def test_intents_are_utterances_of_either_person_with_all_earlier_turns(dialogue
     assert rows[1].group == rows[1].block == "d-afraid"
 
 
-def test_pairs_start_at_the_second_turn_and_keep_the_one_before(dialogues: Path) -> None:
+def test_pairs_start_at_the_second_turn_and_keep_the_one_before(dialogues):
     emotion, role = Registry.load().task("empdial_emo"), Registry.load().task("empdial_role")
     rows = read(emotion, dialogues)
     assert len(rows) == 2 * 32
@@ -136,21 +122,21 @@ def test_pairs_start_at_the_second_turn_and_keep_the_one_before(dialogues: Path)
     assert [row.label for row in read(role, dialogues)[:2]] == [1, 0]
 
 
-def test_one_missing_emotion_file_is_missing_data(dialogues: Path) -> None:
+def test_one_missing_emotion_file_is_missing_data(dialogues):
     task = Registry.load().task("empdial_emo")
     (dialogues / task.files[5]).unlink()
     with pytest.raises(MissingData, match=Path(task.files[5]).name):
         read(task, dialogues)
 
 
-def test_an_unknown_actor_is_refused(dialogues: Path) -> None:
+def test_an_unknown_actor_is_refused(dialogues):
     task = Registry.load().task("empdial_role")
     file = dialogues / task.files[0]
     file.write_text(file.read_text().replace(",listener,", ",robot,"))
-    assert f"{file}:4" in refusal(task, dialogues)
+    assert f"{file}:4" in refusal(read, task, dialogues)
 
 
-def test_reading_never_changes_the_folder(dialogues: Path) -> None:
+def test_reading_never_changes_the_folder(dialogues):
     before = {path: path.stat().st_mtime_ns for path in dialogues.rglob("*")}
     read(Registry.load().task("empdial_ei"), dialogues)
     assert {path: path.stat().st_mtime_ns for path in dialogues.rglob("*")} == before

@@ -1,7 +1,5 @@
 """Spans of rationales find their place in the text, whatever copying did to case, white space and punctuation."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -18,7 +16,7 @@ from tasks.splits.loading import load
 WORDS = st.lists(st.text("abcdeÅßİé'", min_size=1, max_size=5), min_size=1, max_size=12)
 
 
-def words_at(text: str, rationale: list[str]) -> list[str]:
+def words_at(text, rationale):
     return [text[start:end] for start, end in placed(text, rationale).spans]
 
 

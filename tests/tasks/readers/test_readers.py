@@ -1,54 +1,36 @@
 """The table reader: every format gives the same rows, and what cannot be used is refused with file and line."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
-from tasks.errors import BadEntry, BadInput, MissingData
+from tasks.errors import BadEntry, MissingData
 from tasks.readers import read, read_task
 from tasks.task import Dataset, Label, Task, Turn
+from tests.support.task_files import refusal, written
 
 SHORT = "text,label\ngood day,yes\nbad day,no\n"
 
 
-def table_task(
-    name: str = "my.csv", kind: str = "multiclass", classes: tuple[str, ...] = (), **columns: object
-) -> Task:
+def table_task(name="my.csv", kind="multiclass", classes=(), **columns):
     label = Label("label", kind, classes)
     return Task("mine", Dataset("mine", "Mine", "mine"), "Mine", (name,), "table", label, {"text": "text"} | columns)
 
 
-def written(folder: Path, content: str | bytes, name: str = "my.csv") -> Path:
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return folder
-
-
-def refusal(task: Task, data: Path) -> str:
-    with pytest.raises(BadInput) as caught:
-        read(task, data)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def texts(task: Task, data: Path) -> list[str]:
+def texts(task, data):
     return [row.text for row in read(task, data)]
 
 
-def test_a_table_gives_one_example_per_row(tmp_path: Path) -> None:
+def test_a_table_gives_one_example_per_row(tmp_path):
     first, second = read(table_task(), written(tmp_path, SHORT))
     assert (first.id, first.group, first.block, first.text, first.label) == ("0", "0", "0", "good day", 1)
     assert (second.id, second.context, second.label) == ("1", (), 0)
 
 
-def test_classes_that_the_entry_leaves_out_are_the_sorted_labels(tmp_path: Path) -> None:
+def test_classes_that_the_entry_leaves_out_are_the_sorted_labels(tmp_path):
     task = table_task()
     assert read_task(task, written(tmp_path, SHORT)).task.label.classes == ("no", "yes")
     assert task.label.classes == ()
@@ -65,17 +47,17 @@ def test_classes_that_the_entry_leaves_out_are_the_sorted_labels(tmp_path: Path)
     ],
     ids=["byte order mark", "windows line ends", "no last line end", "blank lines", "quotes"],
 )
-def test_csv_dialects_give_the_same_rows(tmp_path: Path, content: bytes) -> None:
+def test_csv_dialects_give_the_same_rows(tmp_path, content):
     assert read(table_task(), written(tmp_path, content)) == read(table_task(), written(tmp_path / "plain", SHORT))
 
 
-def test_quoted_cells_hold_line_ends_and_delimiters(tmp_path: Path) -> None:
+def test_quoted_cells_hold_line_ends_and_delimiters(tmp_path):
     data = written(tmp_path, 'text,label\n"one\ntwo, ""three""",yes\nfour,no\nfive,nope\n')
     assert texts(table_task(classes=("yes", "no", "nope")), data) == ['one\ntwo, "three"', "four", "five"]
-    assert "my.csv:5" in refusal(table_task(classes=("yes", "no")), data)
+    assert "my.csv:5" in refusal(read, table_task(classes=("yes", "no")), data)
 
 
-def test_all_formats_give_the_same_rows(tmp_path: Path) -> None:
+def test_all_formats_give_the_same_rows(tmp_path):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
@@ -96,7 +78,7 @@ def test_all_formats_give_the_same_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["my.csv", "my.jsonl", "my.parquet"])
-def test_columns_that_nobody_asked_for_are_not_kept(tmp_path: Path, name: str) -> None:
+def test_columns_that_nobody_asked_for_are_not_kept(tmp_path, name):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
@@ -117,19 +99,19 @@ def test_columns_that_nobody_asked_for_are_not_kept(tmp_path: Path, name: str) -
     assert peak < size / 4, (peak, size)
 
 
-def test_an_encoding_is_used_and_its_lack_named(tmp_path: Path) -> None:
+def test_an_encoding_is_used_and_its_lack_named(tmp_path):
     data = written(tmp_path, "text,label\nplain,no\nna\xefve,yes\n".encode("cp1252"))
-    assert "my.csv:3" in refusal(table_task(), data)
+    assert "my.csv:3" in refusal(read, table_task(), data)
     assert texts(table_task(encoding="cp1252"), data) == ["plain", "na\xefve"]
-    assert "cp999" in refusal(table_task(encoding="cp999"), data)
+    assert "cp999" in refusal(read, table_task(encoding="cp999"), data)
 
 
-def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+def test_a_changed_file_is_read_again(tmp_path):
     assert texts(table_task(), written(tmp_path, SHORT))[0] == "good day"
     assert texts(table_task(), written(tmp_path, SHORT.replace("good", "fine and sunny")))[0] == "fine and sunny day"
 
 
-def test_columns_say_what_each_cell_is(tmp_path: Path) -> None:
+def test_columns_say_what_each_cell_is(tmp_path):
     data = written(
         tmp_path,
         "n,post,text,label,who,where,why\n"
@@ -146,13 +128,13 @@ def test_columns_say_what_each_cell_is(tmp_path: Path) -> None:
     assert all(row.context == () for row in read(no_history, data))
 
 
-def test_unique_by_keeps_the_first_of_equal_rows(tmp_path: Path) -> None:
+def test_unique_by_keeps_the_first_of_equal_rows(tmp_path):
     data = written(tmp_path, "a,b,text,label\n1,1,one,yes\n1,1,two,no\n1,2,three,no\n")
     rows = read(table_task(unique_by=("a", "b")), data)
     assert [(row.id, row.text) for row in rows] == [("0", "one"), ("2", "three")]
 
 
-def test_rows_of_several_files_follow_one_another(tmp_path: Path) -> None:
+def test_rows_of_several_files_follow_one_another(tmp_path):
     written(tmp_path, SHORT, "b.csv")
     task = replace(table_task(), files=("b.csv", "my.csv"))
     rows = read(task, written(tmp_path, "label,text\nno,third\n"))
@@ -182,8 +164,8 @@ MANY = "text,label\n" + "".join(f"some words,{i}\n" for i in range(101))
         (MANY, "101 distinct labels"),
     ],
 )
-def test_a_broken_table_is_refused_with_file_and_line(tmp_path: Path, content: str, said: str) -> None:
-    assert said in refusal(table_task(), written(tmp_path, content))
+def test_a_broken_table_is_refused_with_file_and_line(tmp_path, content, said):
+    assert said in refusal(read, table_task(), written(tmp_path, content))
 
 
 @pytest.mark.parametrize(
@@ -208,28 +190,28 @@ def test_a_broken_table_is_refused_with_file_and_line(tmp_path: Path, content: s
         ),
     ],
 )
-def test_what_an_entry_does_not_allow_is_refused_with_its_line(tmp_path, task, content, said) -> None:
-    message = refusal(task, written(tmp_path, content, task.files[0]))
+def test_what_an_entry_does_not_allow_is_refused_with_its_line(tmp_path, task, content, said):
+    message = refusal(read, task, written(tmp_path, content, task.files[0]))
     assert all(part in message for part in said.split(" ... "))
 
 
-def test_a_continuous_label_stays_a_number(tmp_path: Path) -> None:
+def test_a_continuous_label_stays_a_number(tmp_path):
     rows = read(table_task(kind="continuous"), written(tmp_path, "text,label\na,1.25\nb,-3e-2\n"))
     assert [row.label for row in rows] == [1.25, -0.03]
 
 
-def test_a_message_never_repeats_a_long_cell(tmp_path: Path) -> None:
+def test_a_message_never_repeats_a_long_cell(tmp_path):
     secret = "a sentence that somebody wrote in distress and no log may hold"
-    message = refusal(table_task(classes=("yes", "no")), written(tmp_path, f"text,label\nyes,{secret}\n"))
+    message = refusal(read, table_task(classes=("yes", "no")), written(tmp_path, f"text,label\nyes,{secret}\n"))
     assert "distress" not in message and f"({len(secret)} characters)" in message
 
 
-def test_a_missing_file_says_how_to_get_it(tmp_path: Path) -> None:
+def test_a_missing_file_says_how_to_get_it(tmp_path):
     task = replace(table_task(), dataset=Dataset("mine", "Mine", "mine", access="ask the authors"))
     with pytest.raises(MissingData, match=r"my\.csv.*ask the authors"):
         read(task, tmp_path)
 
 
-def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_format_lists_the_known_ones(tmp_path):
     with pytest.raises(BadEntry, match=r"\.jsonl"):
         read(table_task("my.xlsx"), written(tmp_path, SHORT, "my.xlsx"))

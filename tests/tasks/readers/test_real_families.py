@@ -20,12 +20,12 @@ SAME |= {"surprised": "surprise", "Comparing": "Comparing and Despairing", "Over
 SAME |= {"Disqualifying the positive": "Disqualifying the Positive", "Personalization": "Personalizing"}
 
 
-def table(path: str) -> list[dict[str, str]]:
+def table(path):
     with (DATA / path).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def casino(task: str) -> Plain:
+def casino(task):
     for name in ("train", "valid", "test"):
         for dialogue in json.loads((DATA / f"casino/raw/data/split/casino_{name}.json").read_bytes()):
             for text, labels in dialogue["annotations"]:
@@ -35,7 +35,7 @@ def casino(task: str) -> Plain:
                 yield group, text, empathy if task == "casino_empathy" else names
 
 
-def annomi(task: str) -> Plain:
+def annomi(task):
     column = "main_therapist_behaviour" if task == "annomi_behaviour" else "client_talk_type"
     utterances: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in table("annomi/raw/AnnoMI-full.csv"):
@@ -47,7 +47,7 @@ def annomi(task: str) -> Plain:
             yield group, of_turn[0]["utterance_text"], {first[0]}
 
 
-def reframing(task: str) -> Plain:
+def reframing(task):
     traps: dict[str, set[str]] = {}
     for line in (DATA / "reframing/raw/data/thinking_traps.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -55,14 +55,14 @@ def reframing(task: str) -> Plain:
     yield from (("", prompt, {SAME.get(name, name) for name in names}) for prompt, names in traps.items())
 
 
-def positive_frames(task: str) -> Plain:
+def positive_frames(task):
     for name in ("train", "dev", "test"):
         for row in table(f"positive_frames/raw/data/whole{name}.csv"):
             if row["strategy"].endswith("]"):
                 yield "", row["reframed_text"], set(re.findall("[a-z_]+", row["strategy"]))
 
 
-def tweeteval(task: str) -> Plain:
+def tweeteval(task):
     folder = DATA / "tweeteval/raw/datasets" / task.removeprefix("tweet_")
     for name in ("train", "val", "test"):
         texts = (folder / f"{name}_text.txt").read_text(encoding="utf-8").split("\n")[:-1]
@@ -71,7 +71,7 @@ def tweeteval(task: str) -> Plain:
                 yield "", text, {label}
 
 
-def reccon(task: str) -> Plain:
+def reccon(task):
     for name in ("train", "valid", "test"):
         stem = f"dailydialog_{name}"
         for id, (turns,) in json.loads(
@@ -84,7 +84,7 @@ def reccon(task: str) -> Plain:
                     yield f"{stem}:{id}", turn["utterance"], names
 
 
-def unhealthy(task: str) -> Plain:
+def unhealthy(task):
     for name in ("val", "test"):
         for row in table(f"unhealthy/raw/corpus/{name}.csv"):
             yield "", row["comment"], {row[task.removeprefix("unhealthy_")]}
@@ -102,7 +102,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize(("plain", "task"), [(plain, task) for plain, tasks in FAMILIES.items() for task in tasks])
-def test_texts_labels_and_groups_are_those_of_a_plain_reading(plain, task) -> None:
+def test_texts_labels_and_groups_are_those_of_a_plain_reading(plain, task):
     classes = REGISTRY.task(task).label.classes
     ours = [
         (row.group, " ".join(row.text.split()), sorted(classes[i] for i in classes_of(row.label))) for row in rows(task)

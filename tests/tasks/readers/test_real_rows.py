@@ -18,8 +18,7 @@ from tasks.metrics import macro_f1, pearson_r
 from tasks.rationales import placed, token_f1
 from tasks.readers import read
 from tasks.registry import Registry
-from tasks.splits.loading import Splits, load
-from tasks.task import Example
+from tasks.splits.loading import load
 
 SHARED = Path(os.environ.get("EMPATHY_SHARED", Path(__file__).parents[4] / "shared"))
 DATA, TABLES, PREDICTIONS = SHARED / "data", SHARED / "paper/tables", SHARED / "paper/baseline_predictions"
@@ -101,42 +100,42 @@ SCORES = {
 
 
 @cache
-def rows(name: str) -> list[Example]:
+def rows(name):
     return read(REGISTRY.task(name), DATA)
 
 
 @cache
-def splits(name: str) -> Splits:
+def splits(name):
     return load(REGISTRY.task(name), DATA)
 
 
-def table(name: str) -> list[dict[str, str]]:
+def table(name):
     with (TABLES / name).open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def everywhere(one: Splits) -> dict[str, str]:
+def everywhere(one):
     return {row.block: name for name in ("train", "validation", "test") for row in getattr(one, name)}
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_the_published_number_of_rows_is_met(name: str) -> None:
+def test_the_published_number_of_rows_is_met(name):
     assert len(rows(name)) == COUNTS[name]
 
 
 @pytest.mark.parametrize("name", MORE)
-def test_the_rows_of_every_class_are_as_counted(name: str) -> None:
+def test_the_rows_of_every_class_are_as_counted(name):
     counts = Counter(row.label for row in rows(name))
     assert tuple(counts[index] for index in range(REGISTRY.task(name).label.n_outputs)) == MORE[name]
 
 
-def test_what_stands_in_for_a_missing_file_is_said() -> None:
+def test_what_stands_in_for_a_missing_file_is_said():
     assert "empqt/derived/test_set.csv" in splits("empdial_qact").warnings[0]
     assert "testWithStrategy_short.tsv" in splits("esconv_strategy").warnings[0]
     assert not any("there" in warning for warning in splits("iempathize").warnings)
 
 
-def test_published_ids_of_questions_are_those_of_our_rows() -> None:
+def test_published_ids_of_questions_are_those_of_our_rows():
     with (SHARED / "paper/splits/empqt_val_test.csv").open(encoding="utf-8") as file:
         turns = [(one["conv_id"], one["utterance_idx"], one["target_num"]) for one in csv.DictReader(file)]
     known, published = {":".join(turn[:2]) for turn in turns}, {":".join(turn) for turn in turns}
@@ -145,7 +144,7 @@ def test_published_ids_of_questions_are_those_of_our_rows() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in COUNTS if REGISTRY.task(name).label.kind != "continuous"])
-def test_label_shares_equal_the_printed_ones(name: str) -> None:
+def test_label_shares_equal_the_printed_ones(name):
     classes = REGISTRY.task(name).label.classes
     counts = Counter(classes[int(row.label)] for row in rows(name))
     printed = [one for one in table("tables10_12_label_distributions.csv") if one["task_id"] == name]
@@ -156,7 +155,7 @@ def test_label_shares_equal_the_printed_ones(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in COUNTS if REGISTRY.task(name).label.kind == "continuous"])
-def test_label_statistics_equal_the_printed_ones(name: str) -> None:
+def test_label_statistics_equal_the_printed_ones(name):
     labels = np.array([row.label for row in rows(name)])
     found = {
         "min": labels.min(),
@@ -171,14 +170,14 @@ def test_label_statistics_equal_the_printed_ones(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ABSENT)
-def test_a_task_without_files_says_how_to_get_them(name: str) -> None:
+def test_a_task_without_files_says_how_to_get_them(name):
     with pytest.raises(MissingData) as caught:
         load(REGISTRY.task(name), DATA)
     assert REGISTRY.task(name).dataset.access in str(caught.value)
 
 
 @pytest.mark.parametrize("name", (*COUNTS, *MORE, *SEVERAL))
-def test_splits_are_near_80_10_10_with_each_row_in_one_at_most_and_have_every_class_of_the_paper(name: str) -> None:
+def test_splits_are_near_80_10_10_with_each_row_in_one_at_most_and_have_every_class_of_the_paper(name):
     loaded = splits(name)
     parts = (loaded.train, loaded.validation, loaded.test)
     sizes, ids = np.array([len(part) for part in parts]), [row.id for part in parts for row in part]
@@ -189,7 +188,7 @@ def test_splits_are_near_80_10_10_with_each_row_in_one_at_most_and_have_every_cl
 
 
 @pytest.mark.parametrize("family", ["wassa", "epitome", "empathetic_dialogues"])
-def test_siblings_agree_on_the_split_of_every_block(family: str) -> None:
+def test_siblings_agree_on_the_split_of_every_block(family):
     agreed: dict[str, str] = {}
     for name in COUNTS:
         if REGISTRY.task(name).dataset.family == family:
@@ -197,11 +196,11 @@ def test_siblings_agree_on_the_split_of_every_block(family: str) -> None:
     assert set(agreed.values()) == {"train", "validation", "test"}
 
 
-def test_news_and_conv_share_their_articles() -> None:
+def test_news_and_conv_share_their_articles():
     assert {row.block for row in rows("news_empathy")} == {row.block for row in rows("conv_empathy")}
 
 
-def test_every_conversation_alternates_and_starts_with_the_speaker() -> None:
+def test_every_conversation_alternates_and_starts_with_the_speaker():
     for row in rows("conv_empathy"):
         assert [turn.speaker for turn in row.context] == [
             ("speaker", "listener")[i % 2] for i in range(len(row.context))
@@ -209,14 +208,14 @@ def test_every_conversation_alternates_and_starts_with_the_speaker() -> None:
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_the_metric_gives_the_published_score(name: str) -> None:
+def test_the_metric_gives_the_published_score(name):
     with (PREDICTIONS / f"{name}.csv").open(encoding="utf-8") as file:
         pairs = [(float(one["actual"]), float(one["predicted"])) for one in csv.DictReader(file)]
     metric = pearson_r if REGISTRY.task(name).label.kind == "continuous" else macro_f1
     assert f"{metric(*zip(*pairs, strict=True)):.2f}" == SCORES[name]
 
 
-def test_metadata_and_training_settings_equal_the_printed_ones() -> None:
+def test_metadata_and_training_settings_equal_the_printed_ones():
     settings = {one["task_id"]: one for one in table("table4_hyperparameters.csv")}
     for one in table("tasks.csv"):
         task, printed = REGISTRY.task(one["task_id"]), settings[one["task_id"]]
@@ -240,8 +239,7 @@ def test_spans_of_epitome_find_their_place_in_the_response(task, spans, verbatim
 
 
 @pytest.mark.parametrize(
-    ("task", "every", "no"),
-    [("epitome_er", 0.850, 0.667), ("epitome_ip", 0.913, 0.533), ("epitome_ex", 0.939, 0.845)],
+    ("task", "every", "no"), [("epitome_er", 0.850, 0.667), ("epitome_ip", 0.913, 0.533), ("epitome_ex", 0.939, 0.845)]
 )
 def test_constant_rationales_score_what_every_table_of_rationales_has_to_print(task, every, no):
     gold = []
@@ -253,7 +251,7 @@ def test_constant_rationales_score_what_every_table_of_rationales_has_to_print(t
     assert token_f1(gold, [np.zeros_like(marks) for marks in gold], "micromodels") == pytest.approx(no, abs=5e-4)
 
 
-def test_conversations_of_esconv_are_put_together_from_lines_of_five_turns_but_for_sixteen() -> None:
+def test_conversations_of_esconv_are_put_together_from_lines_of_five_turns_but_for_sixteen():
     own, (_, note) = rows("esconv_question"), splits("esconv_question").warnings[:2]
     assert (len(own), len({row.group for row in own})) == (5_760, 421)
     assert note.startswith("16 of 421 conversations cannot be rebuilt whole from their overlapping lines: 28 turns")
@@ -270,5 +268,5 @@ def test_conversations_of_esconv_are_put_together_from_lines_of_five_turns_but_f
 
 
 @pytest.mark.parametrize(("name", "last"), [("conv_empathy", 487), ("empdial_emo", 24_853), ("control_reply", 1_000)])
-def test_nothing_follows_the_last_turn_of_a_conversation_and_no_other(name: str, last: int) -> None:
+def test_nothing_follows_the_last_turn_of_a_conversation_and_no_other(name, last):
     assert sum(not row.after for row in rows(name)) == last == len({row.group for row in rows(name)})

@@ -1,9 +1,5 @@
 """Contacts count what a test shares with training data; measures are kept."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from adapters_store import Store
@@ -16,24 +12,24 @@ from tasks.task import Dataset, Example, Label, Task, Turn
 STORY = "my neighbour lost her dog last week and she is still looking for it every evening"
 
 
-def splits(name: str, train: list[Example], test: list[Example], dataset: str = "toy", family: str = "toys") -> Splits:
+def splits(name, train, test, dataset="toy", family="toys"):
     task = Task(
         name, Dataset(dataset, dataset, family), name, ("x.csv",), "table", Label("label", "binary", ("0", "1"))
     )
     return Splits(task, tuple(train), (), tuple(test), content_hash(train, [], test), ())
 
 
-def row(id: str, text: str, group: str = "", block: str = "", context: str = "") -> Example:
+def row(id, text, group="", block="", context=""):
     turns = (Turn("speaker", context),) if context else ()
     return Example(id, group or id, block or group or id, turns, text, 0)
 
 
-def one(target: Splits, intermediate: Splits) -> Contact:
+def one(target, intermediate):
     pair = (target.task.id, intermediate.task.id)
     return contacts({pair[1]: intermediate, pair[0]: target}, [pair])[0]
 
 
-def test_rows_groups_pairs_and_texts_of_a_sibling_are_counted() -> None:
+def test_rows_groups_pairs_and_texts_of_a_sibling_are_counted():
     train = [row("a", STORY, "g1"), row("b", "hello", "g2", context="first"), row("c", "yes", "g3")]
     test = [
         row("a", "no", "g9"),
@@ -46,7 +42,7 @@ def test_rows_groups_pairs_and_texts_of_a_sibling_are_counted() -> None:
     assert found.is_contaminated
 
 
-def test_another_dataset_of_the_family_shares_blocks_and_another_family_nothing_but_texts() -> None:
+def test_another_dataset_of_the_family_shares_blocks_and_another_family_nothing_but_texts():
     train = [row("1", "aaa", group="7", block="art1"), row("2", "bbb", group="art9", block="art2")]
     test = [row("1", "ccc", group="art9", block="art9"), row("5", "ddd", group="8", block="art1")]
     sibling = one(splits("t", [], test), splits("o", train, [], dataset="second"))
@@ -56,7 +52,7 @@ def test_another_dataset_of_the_family_shares_blocks_and_another_family_nothing_
 
 
 @pytest.mark.parametrize(("equal", "is_contaminated"), [(1, False), (4, False), (5, True)])
-def test_up_to_two_percent_of_equal_texts_does_not_mark_a_pair(equal: int, is_contaminated: bool) -> None:
+def test_up_to_two_percent_of_equal_texts_does_not_mark_a_pair(equal, is_contaminated):
     test = [row(f"t{i}", f"{STORY} {'qwertz ' * 9} {i * 7919}") for i in range(200)]
     train = [row(f"o{i}", test[i].text) for i in range(equal)]
     test = [
@@ -66,7 +62,7 @@ def test_up_to_two_percent_of_equal_texts_does_not_mark_a_pair(equal: int, is_co
     assert one(splits("t", [], test), splits("o", train, [], "else", "elsewhere")).is_contaminated is is_contaminated
 
 
-def test_a_task_in_folds_is_compared_with_itself_fold_by_fold() -> None:
+def test_a_task_in_folds_is_compared_with_itself_fold_by_fold():
     rows = [row(str(i), f"number {i} of many", f"g{i}") for i in range(6)]
     folds = (splits("t", rows[:3], rows[3:]), splits("t", rows[3:], rows[:3]))
     whole = splits("t", rows[:3], rows)
@@ -76,7 +72,7 @@ def test_a_task_in_folds_is_compared_with_itself_fold_by_fold() -> None:
     assert found[1].same_row == 3
 
 
-def test_contacts_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contacts_are_measured_once_and_kept(tmp_path, monkeypatch):
     store = Store(tmp_path / "runs")
     both = {name: splits(name, [row("a", STORY)], [row("b", name)]) for name in ("one", "two")}
     first = contacts_of(both, store)
@@ -92,7 +88,7 @@ def test_contacts_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest
     assert CONTAMINATION in content and STORY not in content
 
 
-def test_what_was_not_compared_is_kept_with_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_compared_is_kept_with_the_counts(tmp_path, monkeypatch):
     monkeypatch.setattr("tasks.splits.contamination.MOST_PAIRS", 0)
     store = Store(tmp_path)
     both = {name: splits(name, [row("a", STORY)], [row("b", f"{STORY} {name}")]) for name in ("one", "two")}
@@ -103,7 +99,7 @@ def test_what_was_not_compared_is_kept_with_the_counts(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(("same_pair", "near_text"), [(3, 0), (0, 3)])
-def test_equal_rows_mark_a_pair_and_so_do_nearly_equal_texts(same_pair: int, near_text: int) -> None:
+def test_equal_rows_mark_a_pair_and_so_do_nearly_equal_texts(same_pair, near_text):
     counts = {"n_test": 100, "n_long": 100, "same_row": 0, "same_group": 0, "same_text": 0, "n_groups": 100}
     contact = Contact("t", "o", **counts, same_pair=same_pair, near_text=near_text, groups_in_train=0)
     assert contact.is_contaminated

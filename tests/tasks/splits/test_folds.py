@@ -21,11 +21,11 @@ KINDS = {
 }
 
 
-def task_of(kind: str, split: str = "cv5") -> Task:
+def task_of(kind, split="cv5"):
     return Task("toy", Dataset("toy", "Toy", "toy"), "Toy", ("a.csv",), "table", KINDS[kind], split=split)
 
 
-def rows_of(kind: str, count: int = 150, per_block: int = 3) -> list[Example]:
+def rows_of(kind, count=150, per_block=3):
     rng = np.random.default_rng(2)
     rows = []
     for i in range(count):
@@ -38,7 +38,7 @@ def rows_of(kind: str, count: int = 150, per_block: int = 3) -> list[Example]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_row_is_tested_once_and_no_block_stands_on_both_sides(kind: str) -> None:
+def test_every_row_is_tested_once_and_no_block_stands_on_both_sides(kind):
     rows = rows_of(kind)
     folds = make_folds(task_of(kind), rows)
     assert sorted(row.id for fold in folds for row in fold.test) == sorted(row.id for row in rows)
@@ -49,25 +49,25 @@ def test_every_row_is_tested_once_and_no_block_stands_on_both_sides(kind: str) -
         assert len(fold.validation) == pytest.approx(12, abs=6)
 
 
-def test_folds_do_not_depend_on_the_order_of_the_rows() -> None:
+def test_folds_do_not_depend_on_the_order_of_the_rows():
     rows = rows_of("multiclass")
     one, other = (make_folds(task_of("multiclass"), order) for order in (rows, rows[::-1]))
     assert [{row.id for row in fold.test} for fold in one] == [{row.id for row in fold.test} for fold in other]
 
 
-def test_a_text_of_the_test_fold_is_no_training_text() -> None:
+def test_a_text_of_the_test_fold_is_no_training_text():
     rows = [row._replace(text=f"words {i % 60}") for i, row in enumerate(rows_of("multiclass", 120, per_block=1))]
     for fold in make_folds(task_of("multiclass"), rows):
         test = {row.text for row in fold.test}
         assert not any(row.text in test for row in (*fold.train, *fold.validation))
 
 
-def test_too_few_blocks_are_refused_with_what_to_do() -> None:
+def test_too_few_blocks_are_refused_with_what_to_do():
     with pytest.raises(BadInput, match="5 blocks cannot be cut into 5 folds; give more rows or a smaller `split`"):
         make_folds(task_of("multiclass"), rows_of("multiclass", 10, per_block=2))
 
 
-def test_loading_gives_a_splits_per_fold_and_what_stands_for_all(tmp_path) -> None:
+def test_loading_gives_a_splits_per_fold_and_what_stands_for_all(tmp_path):
     table = "text,label\n" + "".join(f"words {i},{'abc'[i % 3]}\n" for i in range(60))
     (tmp_path / "a.csv").write_text(table, encoding="utf-8")
     task = replace(task_of("multiclass", "cv3"), columns={"text": "text"})
@@ -80,7 +80,7 @@ def test_loading_gives_a_splits_per_fold_and_what_stands_for_all(tmp_path) -> No
     assert load(replace(task, split="clean"), tmp_path).folds == ()
 
 
-def uneven(kind: str) -> list[Example]:
+def uneven(kind):
     """Rows in blocks of one to six, of uneven labels."""
     rng = np.random.default_rng(11)
     rows = rows_of(kind, 120, per_block=1)
@@ -88,7 +88,7 @@ def uneven(kind: str) -> list[Example]:
     return [row._replace(group=f"b{place}", block=f"b{place}") for row, place in zip(rows, block, strict=True)]
 
 
-def strata_by_hand(kind: str, rows: list[Example]) -> list[list[int]]:
+def strata_by_hand(kind, rows):
     """The classes of each row; of a number in which fifth of all numbers it is."""
     if kind == "multiclass":
         return [[int(row.label)] for row in rows]
@@ -98,7 +98,7 @@ def strata_by_hand(kind: str, rows: list[Example]) -> list[list[int]]:
     return [[sum(cut < row.label for cut in cuts)] for row in rows]
 
 
-def dealt_by_hand(kind: str, rows: list[Example], count: int) -> list[int]:
+def dealt_by_hand(kind, rows, count):
     """Blocks in their order, each to the share in which classes, then rows, come out most even."""
     width = 5 if kind == "continuous" else 3
     counts: dict[str, list[int]] = {}
@@ -121,6 +121,6 @@ def dealt_by_hand(kind: str, rows: list[Example], count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_blocks_are_dealt_out_as_a_plain_loop_deals_them(kind: str) -> None:
+def test_blocks_are_dealt_out_as_a_plain_loop_deals_them(kind):
     rows = uneven(kind)
     assert deal(task_of(kind), rows, 5).tolist() == dealt_by_hand(kind, rows, 5)

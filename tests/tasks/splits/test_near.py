@@ -16,12 +16,12 @@ from tasks.splits.contamination import GRAM, SHORTEST, THRESHOLD, LeftOut, near_
 Pairs = set[tuple[int, int]]
 
 
-def grams(text: str) -> set[str]:
+def grams(text):
     padded = [f" {word} " for word in text.split()]
     return {word[i : i + GRAM] for word in padded for i in range(max(1, len(word) - GRAM + 1))}
 
 
-def brute(texts: list[str]) -> Pairs:
+def brute(texts):
     """All with all, as the definition has it."""
     sets = [grams(text) for text in texts]
     return {
@@ -32,13 +32,13 @@ def brute(texts: list[str]) -> Pairs:
     }
 
 
-def pairs_of(texts: list[str], asked: np.ndarray | None = None) -> Pairs:
+def pairs_of(texts, asked=None):
     found = near_pairs(texts, asked).pairs
     assert len(found) == len({tuple(pair) for pair in found.tolist()}) and (found[:, 0] < found[:, 1]).all()
     return {(int(i), int(j)) for i, j in found}
 
 
-def copies(seed: int, texts: int = 30, vocabulary: int = 60, letters: str = "abcdefgh") -> list[str]:
+def copies(seed, texts=30, vocabulary=60, letters="abcdefgh"):
     """Texts of a common vocabulary, and changed copies of each."""
     rng = np.random.default_rng(seed)
     words = ["".join(rng.choice(list(letters), size=rng.integers(1, 9))) for _ in range(vocabulary)]
@@ -55,20 +55,20 @@ def copies(seed: int, texts: int = 30, vocabulary: int = 60, letters: str = "abc
     seed=st.integers(0, 10**6), vocabulary=st.integers(3, 200), letters=st.sampled_from(["ab", "abcdefgh", "aé你ß😀"])
 )
 @settings(max_examples=40, deadline=None)
-def test_texts_of_any_letters_and_any_vocabulary_are_compared_exactly(seed: int, vocabulary: int, letters: str) -> None:
+def test_texts_of_any_letters_and_any_vocabulary_are_compared_exactly(seed, vocabulary, letters):
     texts = copies(seed, 12, vocabulary, letters)
     assert pairs_of(texts) == brute(texts)
 
 
 @given(seed=st.integers(0, 10**6), share=st.floats(0, 1))
 @settings(max_examples=30, deadline=None)
-def test_the_pairs_of_some_texts_are_those_of_all_that_have_one_of_them(seed: int, share: float) -> None:
+def test_the_pairs_of_some_texts_are_those_of_all_that_have_one_of_them(seed, share):
     texts = copies(seed, 12)
     asked = np.random.default_rng(seed).random(len(texts)) < share
     assert pairs_of(texts, asked) == {(i, j) for i, j in brute(texts) if asked[i] or asked[j]}
 
 
-def test_long_texts_whose_summaries_are_full_are_compared_exactly_too() -> None:
+def test_long_texts_whose_summaries_are_full_are_compared_exactly_too():
     rng = np.random.default_rng(1)
     words = ["".join(rng.choice(list("abcdefghij"), size=7)) for _ in range(900)]
     base = [rng.choice(words, size=700) for _ in range(3)]
@@ -77,7 +77,7 @@ def test_long_texts_whose_summaries_are_full_are_compared_exactly_too() -> None:
     assert pairs_of(texts) == brute(texts) and brute(texts)
 
 
-def test_blocks_of_texts_and_of_pairs_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_texts_and_of_pairs_make_no_difference(monkeypatch):
     texts = copies(2)
     for name, size in (("TEXTS_AT_ONCE", 7), ("PAIRS_AT_ONCE", 11), ("SHARED_AT_ONCE", 2)):
         monkeypatch.setattr(near, name, size)
@@ -85,9 +85,7 @@ def test_blocks_of_texts_and_of_pairs_make_no_difference(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("most", [0, 300, 2000])
-def test_frequent_grams_are_left_out_and_counted_and_few_pairs_are_missed(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frequent_grams_are_left_out_and_counted_and_few_pairs_are_missed(most, monkeypatch):
     texts = copies(3, texts=200, vocabulary=300)
     assert near_pairs(texts).left_out == LeftOut()
     monkeypatch.setattr(near, "MOST_PAIRS", most)
@@ -98,7 +96,7 @@ def test_frequent_grams_are_left_out_and_counted_and_few_pairs_are_missed(
     assert found <= expected and len(found) >= 0.98 * len(expected) > 100
 
 
-def test_texts_that_have_only_frequent_grams_still_meet_their_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_that_have_only_frequent_grams_still_meet_their_copies(monkeypatch):
     monkeypatch.setattr(near, "MOST_PAIRS", 1000)
     rng = np.random.default_rng(4)
     words = ["".join(letters) for letters in rng.choice(list("abcdefghij"), size=(12, 6))]
@@ -111,23 +109,21 @@ def test_texts_that_have_only_frequent_grams_still_meet_their_copies(monkeypatch
     assert {i for pair in found for i in pair} >= {everything.index(text) for text in changed}
 
 
-def test_case_punctuation_and_encoding_do_not_matter_and_short_texts_are_left_alone() -> None:
+def test_case_punctuation_and_encoding_do_not_matter_and_short_texts_are_left_alone():
     assert normalise("  \uff28ello, WORLD!! 你好\n") == "hello world 你好"
     short = "thank you very much"
     assert len(short) < SHORTEST and near_pairs([short, f"{short} x"]).pairs.shape == (0, 2)
     assert near_pairs([]).pairs.shape == (0, 2)
 
 
-def test_progress_ends_with_all_comparisons() -> None:
+def test_progress_ends_with_all_comparisons():
     said: list[tuple[int, int]] = []
     near_pairs(copies(5), progress=lambda done, of: said.append((done, of)))
     assert said[-1][0] == said[-1][1] > 0
 
 
 @pytest.mark.parametrize("most", [near.MOST_PAIRS, 1000])
-def test_of_texts_made_of_templates_each_has_all_near_duplicates_or_enough(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_texts_made_of_templates_each_has_all_near_duplicates_or_enough(most, monkeypatch):
     monkeypatch.setattr(near, "ENOUGH", 5)
     monkeypatch.setattr(near, "MOST_PAIRS", most)
     rng = np.random.default_rng(5)

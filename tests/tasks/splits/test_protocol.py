@@ -1,7 +1,5 @@
 """Protocols: siblings are cut alike, no unit lies on two sides, and shares and folds are what they say."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.study.file import load_study

@@ -3,47 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from tasks.errors import BadEntry, BadInput, BadRow
-from tasks.splits.loading import Splits, load
+from tasks.splits.loading import load
 from tasks.task import Dataset, Label, Task
 
 RANGES: Mapping[str, object] = {"train": (0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1)}
 NESTED: Mapping[str, object] = {"unit": "row", "train": (0, 0.8), "validation": (0, 1), "test": (0, 0.9)}
 
 
-def a_task(published: Mapping[str, object] | None = None) -> Task:
+def a_task(published=None):
     columns = {"text": "text", "group": "group", "row_id": "id"}
     dataset = Dataset("toy", "Toy", "toys", published=published or {})
     return Task("toy", dataset, "Toy", ("toy.csv",), "table", Label("label", "binary", ("0", "1")), columns)
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """300 rows in 60 groups of five, whose texts are all equal."""
     rows = "".join(f"r{i},p{i},g{i // 5},the same,{i % 2}\n" for i in range(300))
     (tmp_path / "toy.csv").write_text("id,post,group,text,label\n" + rows)
     return tmp_path
 
 
-def write_ids(folder: Path, content: str, name: str = "toy.csv") -> Path:
+def write_ids(folder, content, name="toy.csv"):
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(content)
     return folder
 
 
-def ids_of(found: Splits) -> list[set[str]]:
+def ids_of(found):
     return [{row.id for row in part} for part in (found.train, found.validation, found.test)]
 
 
-def as_published(data: Path, published: Mapping[str, object] | None = None, ids: Path | None = None) -> Splits:
+def as_published(data, published=None, ids=None):
     return load(a_task(published), data, "as-published", ids)
 
 
-def test_ids_in_the_data_folder_are_honoured_and_unnamed_rows_left_out(data: Path) -> None:
+def test_ids_in_the_data_folder_are_honoured_and_unnamed_rows_left_out(data):
     write_ids(data / "splits", "id,split\nr3,train\nr4,train\nr0,val\nr9,test\nr8,test\n")
     found = as_published(data)
     assert ids_of(found) == [{"r3", "r4"}, {"r0"}, {"r9", "r8"}]
@@ -52,7 +51,7 @@ def test_ids_in_the_data_folder_are_honoured_and_unnamed_rows_left_out(data: Pat
     assert [row.id for row in found.test] == ["r8", "r9"]
 
 
-def test_another_folder_of_ids_wins_and_must_exist(data: Path) -> None:
+def test_another_folder_of_ids_wins_and_must_exist(data):
     write_ids(data / "splits", "id,split\nr0,train\nr1,val\nr2,test\n")
     other = write_ids(data / "other", "id,split\nr0,train\nr1,train\nr7,val\nr6,test\n")
     assert ids_of(as_published(data, ids=other)) == [{"r0", "r1"}, {"r7"}, {"r6"}]
@@ -60,7 +59,7 @@ def test_another_folder_of_ids_wins_and_must_exist(data: Path) -> None:
         as_published(data, ids=data / "nowhere")
 
 
-def test_nested_sets_stay_nested_and_the_leak_is_named(data: Path) -> None:
+def test_nested_sets_stay_nested_and_the_leak_is_named(data):
     lines = "".join(f"r{i},{'train+val+test' if i < 80 else 'val+test' if i < 90 else 'val'}\n" for i in range(100))
     ids = write_ids(data / "ids", "id,in_sets\n" + lines)
     found = as_published(data, ids=ids)
@@ -68,7 +67,7 @@ def test_nested_sets_stay_nested_and_the_leak_is_named(data: Path) -> None:
     assert "leak: 80 of 90 test rows are training rows" in found.warnings
 
 
-def test_the_rest_is_train_where_validation_and_test_are_named(data: Path) -> None:
+def test_the_rest_is_train_where_validation_and_test_are_named(data):
     ids = write_ids(data / "ids", "id,split\nr0,val\nr1,val\nr5,test\nr6,test\n", "toy_val_test.csv")
     train, validation, test = ids_of(found := as_published(data, ids=ids))
     assert (validation, test) == ({"r0", "r1"}, {"r5", "r6"})
@@ -77,7 +76,7 @@ def test_the_rest_is_train_where_validation_and_test_are_named(data: Path) -> No
     assert found.known == ("validation", "test")
 
 
-def test_what_ids_do_not_say_is_drawn_with_the_published_shares(data: Path) -> None:
+def test_what_ids_do_not_say_is_drawn_with_the_published_shares(data):
     ids = write_ids(data / "ids", "id,split\n" + "".join(f"r{i},test\n" for i in range(30)), "toy_test.csv")
     found = as_published(data, RANGES, ids)
     train, validation, test = ids_of(found)
@@ -87,7 +86,7 @@ def test_what_ids_do_not_say_is_drawn_with_the_published_shares(data: Path) -> N
     assert any(warning.startswith("approximate: ids of train, validation") for warning in found.warnings)
 
 
-def test_without_ids_whole_groups_are_drawn_and_the_split_is_approximate(data: Path) -> None:
+def test_without_ids_whole_groups_are_drawn_and_the_split_is_approximate(data):
     found = as_published(data, RANGES)
     groups = [{row.group for row in part} for part in (found.train, found.validation, found.test)]
     assert [len(part) for part in groups] == [48, 6, 6]
@@ -96,29 +95,29 @@ def test_without_ids_whole_groups_are_drawn_and_the_split_is_approximate(data: P
     assert as_published(data, RANGES).content_hash == found.content_hash
 
 
-def test_nested_shares_give_nested_sets_of_rows(data: Path) -> None:
+def test_nested_shares_give_nested_sets_of_rows(data):
     train, validation, test = ids_of(found := as_published(data, NESTED))
     assert train < test < validation and [len(train), len(validation), len(test)] == [240, 300, 270]
     assert "leak: 240 of 270 test rows are training rows" in found.warnings
 
 
-def test_rows_drawn_one_by_one_leak_groups_and_it_is_said(data: Path) -> None:
+def test_rows_drawn_one_by_one_leak_groups_and_it_is_said(data):
     found = as_published(data, {**RANGES, "unit": "row"})
     assert any(warning.startswith("leak: ") and "test groups are in train" in warning for warning in found.warnings)
 
 
-def test_ids_may_be_made_of_raw_columns(data: Path) -> None:
+def test_ids_may_be_made_of_raw_columns(data):
     ids = write_ids(data / "ids", "post,author,split\np1,g0,train\np2,g0,train\np7,g1,val\np11,g2,test\n")
     found = as_published(data, {"key": ("post", "author"), "rows": ("post", "group")}, ids)
     assert ids_of(found) == [{"r1", "r2"}, {"r7"}, {"r11"}]
 
 
-def test_ids_that_are_not_in_the_data_are_counted(data: Path) -> None:
+def test_ids_that_are_not_in_the_data_are_counted(data):
     ids = write_ids(data / "ids", "id,split\nr0,train\nr1,train\nr2,val\nr3,test\nx,test\n")
     assert "1 of 5 published ids are not in the data" in as_published(data, ids=ids).warnings
 
 
-def test_without_ids_and_shares_the_clean_split_is_taken_and_said(data: Path) -> None:
+def test_without_ids_and_shares_the_clean_split_is_taken_and_said(data):
     table = (data / "toy.csv").read_text().replace("the same", "text {}")
     (data / "toy.csv").write_text(table.format(*range(300)) if "{}" in table else table)
     found, clean = as_published(data), load(a_task(), data)
@@ -136,7 +135,7 @@ def test_without_ids_and_shares_the_clean_split_is_taken_and_said(data: Path) ->
         ("id,split\nr0,train\nr1,train\n", "gives? `published` shares"),
     ],
 )
-def test_an_unusable_id_file_is_one_clear_error(data: Path, content: str, message: str) -> None:
+def test_an_unusable_id_file_is_one_clear_error(data, content, message):
     with pytest.raises((BadRow, BadEntry), match=message):
         as_published(data, ids=write_ids(data / "ids", content))
 
@@ -152,11 +151,11 @@ def test_an_unusable_id_file_is_one_clear_error(data: Path, content: str, messag
         ({"key": "id"}, "key 'id' is not a list of texts"),
     ],
 )
-def test_a_bad_published_table_is_one_clear_error(data: Path, published: Mapping[str, object], message: str) -> None:
+def test_a_bad_published_table_is_one_clear_error(data, published, message):
     with pytest.raises(BadEntry, match=message):
         as_published(data, published)
 
 
-def test_an_unknown_kind_of_split_is_refused(data: Path) -> None:
+def test_an_unknown_kind_of_split_is_refused(data):
     with pytest.raises(BadInput, match="'dirty' is not one of clean, as-published"):
         load(a_task(), data, "dirty")

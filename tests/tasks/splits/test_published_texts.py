@@ -1,10 +1,7 @@
 """The texts of the paper's tasks under ``tags``, word for word as the published test files have them."""
 
-from __future__ import annotations
-
 import pytest
 
-from harness.study.backbone import Backbone
 from harness.training.inputs import InputFormat
 from harness.training.tokenizer import load_tokenizer
 from tasks.registry import Registry
@@ -24,14 +21,14 @@ TEXTS = {
 }
 
 
-def text_of(tiny: Backbone, name: str, row: Example) -> str:
+def text_of(tiny, name, row):
     tokenizer = load_tokenizer(tiny)
     (encoded,) = InputFormat(tokenizer, "tags", REGISTRY.task(name).tags, 200).encode(row)
     return str(tokenizer.backend.decode(list(encoded.ids[1:-1]), skip_special_tokens=False))
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_row_is_written_as_published(tiny: Backbone, name: str) -> None:
+def test_a_row_is_written_as_published(tiny, name):
     task = REGISTRY.task(name)
     context = {"none": (), "previous": ROW.context[-1:], "all": ROW.context}[str(task.history)]
     if task.reader == "table":
@@ -40,7 +37,7 @@ def test_a_row_is_written_as_published(tiny: Backbone, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["empdial_qact", "empdial_qint"])
-def test_a_question_stands_in_the_open_turn_of_its_listener(tiny: Backbone, name: str) -> None:
+def test_a_question_stands_in_the_open_turn_of_its_listener(tiny, name):
     start = "<prompt> why </prompt> <listener> nil </listener> <speaker> one </speaker>"
     begun = ROW._replace(context=(*ASKED, Turn("listener", "I see.")))
     assert text_of(tiny, name, begun) == f"{start} <listener> I see. <target> new </target>"

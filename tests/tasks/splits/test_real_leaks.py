@@ -15,8 +15,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from harness.cli.main import main
 from tasks.errors import MissingData
 from tasks.registry import Registry
-from tasks.splits.contamination import GRAM, THRESHOLD, Contact, Texts, contacts, texts_of
-from tasks.splits.loading import Splits, load_kinds
+from tasks.splits.contamination import GRAM, THRESHOLD, Texts, contacts, texts_of
+from tasks.splits.loading import load_kinds
 
 SHARED = Path(os.environ.get("EMPATHY_SHARED", Path(__file__).parents[4] / "shared"))
 DATA, IDS = SHARED / "data", SHARED / "paper/splits"
@@ -38,7 +38,7 @@ VERDICTS = {
 
 
 @cache
-def both() -> dict[str, dict[str, Splits]]:
+def both():
     read = {}
     for name, task in REGISTRY.tasks.items():
         try:
@@ -48,23 +48,23 @@ def both() -> dict[str, dict[str, Splits]]:
     return read
 
 
-def splits(kind: str) -> dict[str, Splits]:
+def splits(kind):
     return {name: kinds[kind] for name, kinds in both().items()}
 
 
 @cache
-def all_texts(kind: str) -> Texts:
+def all_texts(kind):
     return texts_of(splits(kind).values())
 
 
 @cache
-def all_contacts(kind: str) -> dict[tuple[str, str], Contact]:
+def all_contacts(kind):
     named = splits(kind)
     found = contacts(named, [(target, other) for target in named for other in named], all_texts(kind))
     return {(one.target, one.intermediate): one for one in found}
 
 
-def test_the_audit_reproduces_the_papers_rows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_audit_reproduces_the_papers_rows(capsys):
     assert main(["tasks", "audit", "--data", str(DATA), "--splits", str(IDS), "--json"]) == 0
     rows: dict[str, dict[str, Any]] = {row["task"]: row for row in json.loads(capsys.readouterr().out)}
     assert {name: row["verdict"] for name, row in rows.items()} == VERDICTS
@@ -74,19 +74,19 @@ def test_the_audit_reproduces_the_papers_rows(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("name", ["news_empathy", "news_distress", "news_emotion"])
-def test_as_published_800_of_900_news_test_essays_are_training_essays(name: str) -> None:
+def test_as_published_800_of_900_news_test_essays_are_training_essays(name):
     own = all_contacts("as-published")[name, name]
     assert (own.same_row, own.same_pair, own.n_test) == (800, 800, 900)
 
 
-def test_as_published_most_test_dialogues_stand_in_a_siblings_training_data() -> None:
+def test_as_published_most_test_dialogues_stand_in_a_siblings_training_data():
     found = all_contacts("as-published")
     assert 0.75 < found["empdial_emo", "empdial_ei"].same_group / found["empdial_emo", "empdial_ei"].n_test < 0.85
     assert 0.75 < found["empdial_ei", "empdial_role"].same_group / found["empdial_ei", "empdial_role"].n_test < 0.85
     assert found["empdial_emo", "empdial_role"].same_group == 0
 
 
-def test_no_clean_test_item_is_training_material_of_a_sibling() -> None:
+def test_no_clean_test_item_is_training_material_of_a_sibling():
     families = {name: one.task.dataset.family for name, one in splits("clean").items()}
     siblings = [one for (a, b), one in all_contacts("clean").items() if families[a] == families[b]]
     assert {one.target for one in siblings} >= set(EMPDIAL)
@@ -98,7 +98,7 @@ def test_no_clean_test_item_is_training_material_of_a_sibling() -> None:
     assert near == {"casino", "dailydialog", "tweeteval"}
 
 
-def test_near_duplicates_of_real_texts_are_those_of_a_product_of_all_with_all() -> None:
+def test_near_duplicates_of_real_texts_are_those_of_a_product_of_all_with_all():
     names = ("iempathize", "news_empathy", "epitome_er", "epitome_ip", "conv_empathy")
     texts = Texts([splits("as-published")[name].train for name in names])
     counter = CountVectorizer(analyzer="char_wb", ngram_range=(GRAM, GRAM), binary=True, lowercase=False)
@@ -110,7 +110,7 @@ def test_near_duplicates_of_real_texts_are_those_of_a_product_of_all_with_all() 
     assert {(i, j) for i, j in texts.near.tolist()} == pairs and len(pairs) > 1
 
 
-def test_with_all_grams_left_out_nearly_all_real_near_duplicates_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_all_grams_left_out_nearly_all_real_near_duplicates_are_met(monkeypatch):
     exact = {tuple(pair) for pair in all_texts("clean").near.tolist()}
     monkeypatch.setattr("tasks.splits.contamination.MOST_PAIRS", 0)
     bounded = texts_of(splits("clean").values())

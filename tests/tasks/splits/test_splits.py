@@ -1,16 +1,12 @@
 """Clean splits: by block, alike for siblings, near 80/10/10, nothing on both sides."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tasks.errors import BadInput
-from tasks.splits.clean import SALTS, SHARES, TOLERANCE, Parts, block_hashes, clean, find_salt, splits_of
+from tasks.splits.clean import SALTS, SHARES, TOLERANCE, block_hashes, clean, find_salt, splits_of
 from tasks.splits.loading import content_hash, load
 from tasks.task import Dataset, Example, Label, Task, Turn
 
@@ -19,34 +15,34 @@ BINARY = Label("label", "binary", ("no", "yes"))
 HASH = "7ccd0c5b2c0dc8ea8c017e0b70ff180f9e4e3a1dde6919fe0f7384f1213bbc2e"
 
 
-def a_task(label: Label = CONTINUOUS, family: str = "toy", salt: int | None = None) -> Task:
+def a_task(label=CONTINUOUS, family="toy", salt=None):
     dataset = Dataset("toy", "Toy", family)
     return Task("toy", dataset, "Toy", ("toy.csv",), "table", label, {"text": "text"}, split_salt=salt)
 
 
-def a_row(i: int, block: object, label: float = 0.5, text: str | None = None, context: str = "") -> Example:
+def a_row(i, block, label=0.5, text=None, context=""):
     turns = (Turn("speaker", context),) if context else ()
     return Example(str(i), str(block), str(block), turns, text or f"text {i}", label)
 
 
-def rows_in_blocks(n_rows: int, n_blocks: int) -> list[Example]:
+def rows_in_blocks(n_rows, n_blocks):
     return [a_row(i, i % n_blocks) for i in range(n_rows)]
 
 
-def blocks_of(rows: Sequence[Example]) -> set[str]:
+def blocks_of(rows):
     return {row.block for row in rows}
 
 
-def shares(parts: Parts) -> list[float]:
+def shares(parts):
     sizes = [len(parts.train), len(parts.validation), len(parts.test)]
     return [size / sum(sizes) for size in sizes]
 
 
-def distance(found: Sequence[float]) -> float:
+def distance(found):
     return float(np.abs(np.array(found) - SHARES).max())
 
 
-def test_no_block_is_on_two_sides_and_no_row_is_lost() -> None:
+def test_no_block_is_on_two_sides_and_no_row_is_lost():
     rows = rows_in_blocks(600, 60)
     parts = clean(a_task(), rows)
     assert not blocks_of(parts.train) & blocks_of(parts.validation)
@@ -57,18 +53,18 @@ def test_no_block_is_on_two_sides_and_no_row_is_lost() -> None:
 
 
 @pytest.mark.parametrize("n_blocks", [30, 100, 5000])
-def test_shares_are_near_80_10_10(n_blocks: int) -> None:
+def test_shares_are_near_80_10_10(n_blocks):
     parts = clean(a_task(), rows_in_blocks(5000, n_blocks))
     assert distance(shares(parts)) <= TOLERANCE
 
 
-def test_a_split_does_not_depend_on_the_order_of_rows() -> None:
+def test_a_split_does_not_depend_on_the_order_of_rows():
     rows = rows_in_blocks(300, 50)
     forward, backward = clean(a_task(), rows), clean(a_task(), rows[::-1])
     assert forward.test == backward.test[::-1]
 
 
-def test_siblings_with_a_pinned_salt_agree_whatever_rows_they_have() -> None:
+def test_siblings_with_a_pinned_salt_agree_whatever_rows_they_have():
     task, labelled = a_task(salt=3), a_task(BINARY, salt=3)
     some = [a_row(i, i % 70, i % 2) for i in range(35, 400)]
     parts, other = clean(task, rows_in_blocks(700, 100)), clean(labelled, some)
@@ -76,27 +72,27 @@ def test_siblings_with_a_pinned_salt_agree_whatever_rows_they_have() -> None:
         assert blocks_of(getattr(other, name)) <= blocks_of(getattr(parts, name))
 
 
-def test_another_family_or_salt_is_another_split() -> None:
+def test_another_family_or_salt_is_another_split():
     rows = rows_in_blocks(500, 500)
     tests = {clean(a_task(family=family, salt=salt), rows).test for family in "ab" for salt in (0, 1)}
     assert len(tests) == 4
 
 
-def test_the_hash_of_a_block_is_the_same_on_every_machine() -> None:
+def test_the_hash_of_a_block_is_the_same_on_every_machine():
     hashes = block_hashes("toy", ["a", "b", "ü"])
     assert hashes.tolist() == [17004272474588832818, 2630052834743540309, 10954935028941588063]
     splits = splits_of(block_hashes("toy", [str(i) for i in range(12)]), 7)
     assert "".join(map(str, splits)) == "020000112000"
 
 
-def test_splits_of_many_blocks_are_drawn_evenly() -> None:
+def test_splits_of_many_blocks_are_drawn_evenly():
     hashes = block_hashes("toy", [str(i) for i in range(20_000)])
     counts = np.stack([np.bincount(splits_of(hashes, salt), minlength=3) for salt in range(20)])
     assert np.abs(counts.mean(axis=0) / 20_000 - [0.8, 0.1, 0.1]).max() < 0.003
     assert counts.std(axis=0).min() > 10
 
 
-def test_the_first_salt_that_keeps_the_classes_is_taken() -> None:
+def test_the_first_salt_that_keeps_the_classes_is_taken():
     rows = [a_row(i, i, label=float(i < 12)) for i in range(400)]
     task = a_task(BINARY)
     blocks, block_of = np.unique([row.block for row in rows], return_inverse=True)
@@ -108,12 +104,12 @@ def test_the_first_salt_that_keeps_the_classes_is_taken() -> None:
     assert salt > 0 and all(_is_worse(task, rows, earlier) for earlier in range(salt))
 
 
-def _is_worse(task: Task, rows: Sequence[Example], salt: int) -> bool:
+def _is_worse(task, rows, salt):
     parts = clean(replace(task, split_salt=salt), rows)
     return bool(parts.warnings) or distance(shares(parts)) > TOLERANCE
 
 
-def test_without_a_perfect_salt_the_nearest_one_is_taken() -> None:
+def test_without_a_perfect_salt_the_nearest_one_is_taken():
     rows = [a_row(i, ("first", "second")[i % 2] if i < 100 else i) for i in range(150)]
     sizes = np.array([50, 50] + [1] * 50)
     hashes = block_hashes("toy", ["first", "second", *(str(i) for i in range(100, 150))])
@@ -122,7 +118,7 @@ def test_without_a_perfect_salt_the_nearest_one_is_taken() -> None:
     assert TOLERANCE < distance(shares(clean(a_task(), rows))) == pytest.approx(nearest)
 
 
-def test_a_text_on_both_sides_is_dropped_from_the_earlier_side() -> None:
+def test_a_text_on_both_sides_is_dropped_from_the_earlier_side():
     base = rows_in_blocks(400, 400)
     parts = clean(a_task(salt=0), base)
     test_text, validation_text, train = parts.test[0].text, parts.validation[0].text, parts.train
@@ -135,36 +131,33 @@ def test_a_text_on_both_sides_is_dropped_from_the_earlier_side() -> None:
     assert warning.startswith("2 train and 1 validation rows repeat a later split's text; dropped (")
 
 
-def test_the_same_text_after_another_context_is_not_a_repetition() -> None:
+def test_the_same_text_after_another_context_is_not_a_repetition():
     base = rows_in_blocks(400, 400)
     rows = [row._replace(text="yes", context=(Turn("speaker", f"context {row.id}"),)) for row in base]
     assert len(clean(a_task(salt=0), rows).train) == len(clean(a_task(salt=0), base).train)
 
 
-def test_a_class_that_train_lacks_is_an_error() -> None:
+def test_a_class_that_train_lacks_is_an_error():
     in_test = clean(a_task(salt=0), rows_in_blocks(200, 200)).test[0].id
     rows = [a_row(i, i, label=float(str(i) == in_test)) for i in range(200)]
     with pytest.raises(BadInput, match="toy: no training row has the class 'yes'"):
         clean(a_task(BINARY, salt=0), rows)
 
 
-def test_a_class_that_only_train_has_is_a_warning() -> None:
+def test_a_class_that_only_train_has_is_a_warning():
     in_train = clean(a_task(salt=0), rows_in_blocks(200, 200)).train[0].id
     rows = [a_row(i, i, label=float(str(i) == in_train)) for i in range(200)]
     warnings = clean(a_task(BINARY, salt=0), rows).warnings
-    assert warnings == (
-        "no validation row has the class 'yes'",
-        "no test row has the class 'yes'",
-    )
+    assert warnings == ("no validation row has the class 'yes'", "no test row has the class 'yes'")
 
 
 @pytest.mark.parametrize("n_blocks", [0, 1, 2])
-def test_too_few_blocks_are_an_error(n_blocks: int) -> None:
+def test_too_few_blocks_are_an_error(n_blocks):
     with pytest.raises(BadInput, match="toy"):
         clean(a_task(), rows_in_blocks(30 * n_blocks, max(n_blocks, 1)))
 
 
-def test_the_content_hash_is_pinned_and_sees_every_part_of_a_row() -> None:
+def test_the_content_hash_is_pinned_and_sees_every_part_of_a_row():
     row = a_row(1, "a", 0.25, "grüße", "before")
     assert content_hash([row], [], []) == HASH
     others = [
@@ -179,7 +172,7 @@ def test_the_content_hash_is_pinned_and_sees_every_part_of_a_row() -> None:
     assert content_hash([row._replace(block="b", rationale=("x",))], [], []) == HASH
 
 
-def test_loading_fills_the_classes_and_ends_with_a_hash(tmp_path: Path) -> None:
+def test_loading_fills_the_classes_and_ends_with_a_hash(tmp_path):
     table = "text,label\n" + "".join(f"words {i},{'yes' if i % 3 else 'no'}\n" for i in range(100))
     (tmp_path / "toy.csv").write_text(table)
     first, second = (load(a_task(Label("label", "binary")), tmp_path) for _ in range(2))
@@ -189,7 +182,7 @@ def test_loading_fills_the_classes_and_ends_with_a_hash(tmp_path: Path) -> None:
     assert load(a_task(Label("label", "binary")), tmp_path).content_hash != first.content_hash
 
 
-def first_salt(rows: Sequence[Example], in_all: Sequence[float]) -> int:
+def first_salt(rows, in_all):
     """The first salt near 80/10/10 that has both classes in train, and the classes ``in_all`` in every split."""
     blocks = sorted({row.block for row in rows})
     for salt in range(SALTS):
@@ -201,7 +194,7 @@ def first_salt(rows: Sequence[Example], in_all: Sequence[float]) -> int:
     raise AssertionError("no such salt")
 
 
-def salt_of(task: Task, rows: Sequence[Example]) -> int:
+def salt_of(task, rows):
     blocks, block_of = np.unique([row.block for row in rows], return_inverse=True)
     return find_salt(task, rows, block_hashes("toy", blocks.tolist()), block_of)
 
@@ -211,9 +204,7 @@ def salt_of(task: Task, rows: Sequence[Example]) -> int:
     [(10, 1, (0.0, 1.0)), (9, 1, (0.0,)), (3, 5, (0.0,))],
     ids=["ten blocks", "nine blocks", "fifteen rows of three blocks"],
 )
-def test_a_class_is_wanted_in_all_splits_from_ten_blocks_on(
-    n_blocks: int, per_block: int, in_all: tuple[float, ...]
-) -> None:
+def test_a_class_is_wanted_in_all_splits_from_ten_blocks_on(n_blocks, per_block, in_all):
     few = [a_row(1000 + i, f"few{i % n_blocks}", 1.0) for i in range(n_blocks * per_block)]
     rows = [*few, *(a_row(i, i, 0.0) for i in range(200))]
     expected = first_salt(rows, in_all)
@@ -221,7 +212,7 @@ def test_a_class_is_wanted_in_all_splits_from_ten_blocks_on(
     assert salt_of(a_task(BINARY), rows) == expected
 
 
-def test_a_class_in_train_counts_more_than_near_shares_and_of_equal_salts_the_first_is_taken() -> None:
+def test_a_class_in_train_counts_more_than_near_shares_and_of_equal_salts_the_first_is_taken():
     sizes = {"a": 58, "only yes": 12, "c": 20, "d": 10}  # no salt has all within tolerance
     rows = [a_row(i, name, float(name == "only yes")) for name, n in sizes.items() for i in range(n)]
     hashes = block_hashes("toy", sorted(sizes))

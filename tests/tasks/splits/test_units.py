@@ -1,12 +1,8 @@
 """Groups, blocks and equal texts that must not be divided: they hang together, and no split parts them."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +14,7 @@ from tasks.errors import BadEntry, BadInput
 from tasks.quality import conflicting, quality
 from tasks.readers import read
 from tasks.registry import Registry
-from tasks.splits.clean import Parts, block_hashes, clean, splits_of, units_of
+from tasks.splits.clean import block_hashes, clean, splits_of, units_of
 from tasks.splits.contamination import Texts
 from tasks.splits.folds import make_folds
 from tasks.splits.loading import load
@@ -29,11 +25,11 @@ BINARY = Label("label", "binary", ("no", "yes"))
 TASK = Task("mine", Dataset("mine", "Mine", "mine"), "Mine", ("mine.csv",), "table", BINARY)
 
 
-def row(number: int, group: str, block: str, text: str = "", label: int | None = None) -> Example:
+def row(number, group, block, text="", label=None):
     return Example(str(number), group, block, (), text or f"text {number}", number % 2 if label is None else label)
 
 
-def divided(parts: Parts, key: str) -> set[str]:
+def divided(parts, key):
     """Values of ``group``, ``block`` or ``text`` that stand in several splits."""
     places = defaultdict(set)
     for name in ("train", "validation", "test"):
@@ -42,7 +38,7 @@ def divided(parts: Parts, key: str) -> set[str]:
     return {value for value, names in places.items() if len(names) > 1}
 
 
-def crossed(count: int, groups: int, blocks: int) -> list[Example]:
+def crossed(count, groups, blocks):
     """Rows of people who write about several articles, in clusters that share neither."""
     rng = np.random.default_rng(0)
     rows = []
@@ -52,7 +48,7 @@ def crossed(count: int, groups: int, blocks: int) -> list[Example]:
     return rows
 
 
-def test_a_group_that_stands_in_several_blocks_joins_them() -> None:
+def test_a_group_that_stands_in_several_blocks_joins_them():
     rows = crossed(400, 3, 3)
     parts = clean(TASK, rows)
     assert divided(parts, "group") == divided(parts, "block") == set()
@@ -60,14 +56,14 @@ def test_a_group_that_stands_in_several_blocks_joins_them() -> None:
     assert "groups stand in several blocks: joined," in parts.warnings[0] and "units" in parts.warnings[0]
 
 
-def test_folds_divide_neither_groups_nor_blocks() -> None:
+def test_folds_divide_neither_groups_nor_blocks():
     for parts in make_folds(replace(TASK, split="cv4"), crossed(400, 3, 3)):
         assert divided(parts, "group") == divided(parts, "block") == set()
 
 
 @given(cells=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40))
 @settings(max_examples=100)
-def test_units_are_the_connected_components_of_groups_and_blocks(cells: list[tuple[int, int]]) -> None:
+def test_units_are_the_connected_components_of_groups_and_blocks(cells):
     rows = [row(i, f"g{group}", f"b{block}") for i, (group, block) in enumerate(cells)]
     units = units_of(TASK, rows)
     merged = [{i} for i in range(len(rows))]  # by hand: merge rows that share a value until nothing changes
@@ -82,7 +78,7 @@ def test_units_are_the_connected_components_of_groups_and_blocks(cells: list[tup
         assert name == min(one.block for one, unit in zip(rows, units.of_row, strict=True) if unit == number)
 
 
-def test_where_groups_lie_within_blocks_every_row_falls_where_its_block_alone_puts_it(tmp_path: Path) -> None:
+def test_where_groups_lie_within_blocks_every_row_falls_where_its_block_alone_puts_it(tmp_path):
     tasks = [task for task in Registry.load().tasks.values() if not task.dataset.private]
     write_all(tmp_path, tasks, 120, seed=3)
     for task in tasks:
@@ -100,7 +96,7 @@ def test_where_groups_lie_within_blocks_every_row_falls_where_its_block_alone_pu
             assert ids[k] <= {one.id for one, place in zip(rows, split, strict=True) if place == k}, task.id
 
 
-def write_rows(folder: Path, rows: Sequence[Example], more: str = "") -> Path:
+def write_rows(folder, rows, more=""):
     lines = [f"{one.text},{'yes' if one.label else 'no'},{one.group},{one.block}" for one in rows]
     (folder / "mine.csv").write_text("\n".join(["text,label,person,article", *lines]) + "\n")
     fields = 'id = "mine"\nfiles = ["mine.csv"]\ntext = "text"\nlabel = "label"\nkind = "binary"\n'
@@ -108,7 +104,7 @@ def write_rows(folder: Path, rows: Sequence[Example], more: str = "") -> Path:
     return folder
 
 
-def test_what_is_joined_is_shown_before_anything_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_joined_is_shown_before_anything_trains(tmp_path, capsys):
     folder = write_rows(tmp_path, crossed(400, 3, 3))
     assert main(["tasks", "show", "mine", "--registry", str(folder), "--data", str(folder), "--json"]) == 0
     assert "groups stand in several blocks" in json.loads(capsys.readouterr().out)["rows"]["warnings"][0]
@@ -118,9 +114,7 @@ def test_what_is_joined_is_shown_before_anything_trains(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize("split", ["clean", "cv3"])
-def test_rows_that_all_hang_together_are_refused_with_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], split: str
-) -> None:
+def test_rows_that_all_hang_together_are_refused_with_the_reason(tmp_path, capsys, split):
     rows = [row(i, f"p{i % 7}", f"a{i % 5}") for i in range(70)]
     folder = write_rows(tmp_path, rows, f'split = "{split}"\n')
     assert main(["tasks", "show", "mine", "--registry", str(folder), "--data", str(folder)]) == 2
@@ -129,7 +123,7 @@ def test_rows_that_all_hang_together_are_refused_with_the_reason(
     assert message.count("\n") == 1
 
 
-def repeated(count: int = 300) -> list[Example]:
+def repeated(count=300):
     """Rows of which most of the label yes repeat one of 27 texts."""
     rows = []
     for number in range(count):
@@ -139,7 +133,7 @@ def repeated(count: int = 300) -> list[Example]:
     return rows
 
 
-def test_the_labels_of_dropped_rows_are_said_and_another_way_is_offered() -> None:
+def test_the_labels_of_dropped_rows_are_said_and_another_way_is_offered():
     parts = clean(replace(TASK, split_salt=0), repeated())
     lost = sum(map(len, parts.dropped))
     of_yes = 100 * lost / sum(one.label for one in (*parts.train, *parts.validation, *sum(parts.dropped, ())))
@@ -148,7 +142,7 @@ def test_the_labels_of_dropped_rows_are_said_and_another_way_is_offered() -> Non
     assert f"(yes {lost} of " in warning and f", {of_yes:.1f} %)" in warning and '`repeats = "together"`' in warning
 
 
-def test_few_dropped_rows_get_no_other_offer() -> None:
+def test_few_dropped_rows_get_no_other_offer():
     rows = [row(number, f"g{number}", f"g{number}") for number in range(300)]
     parts = clean(replace(TASK, split_salt=0), rows)
     copies = {parts.train[0].id: parts.test[0].text}
@@ -159,13 +153,13 @@ def test_few_dropped_rows_get_no_other_offer() -> None:
     assert "together" not in warning
 
 
-def test_of_numbers_the_mean_of_dropped_rows_is_said() -> None:
+def test_of_numbers_the_mean_of_dropped_rows_is_said():
     task = replace(TASK, label=Label("label", "continuous"), metric="", split_salt=0)
     rows = [one._replace(label=float(one.label * 4)) for one in repeated()]
     assert "(a mean of 4, that of all 2" in clean(task, rows).warnings[0]
 
 
-def test_repeats_kept_together_lose_no_row_and_part_no_text() -> None:
+def test_repeats_kept_together_lose_no_row_and_part_no_text():
     rows = repeated()
     parts = clean(replace(TASK, repeats="together"), rows)
     assert divided(parts, "text") == set() and parts.dropped == ((), (), ())
@@ -176,7 +170,7 @@ def test_repeats_kept_together_lose_no_row_and_part_no_text() -> None:
         assert divided(fold, "text") == set() and fold.dropped == ((), (), ())
 
 
-def test_a_check_shows_the_balance_before_and_after_rows_are_dropped(tmp_path: Path) -> None:
+def test_a_check_shows_the_balance_before_and_after_rows_are_dropped(tmp_path):
     write_rows(tmp_path, repeated())
     splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
     facts = quality(splits, {}, Texts([splits.train, splits.validation, splits.test]))
@@ -186,7 +180,7 @@ def test_a_check_shows_the_balance_before_and_after_rows_are_dropped(tmp_path: P
     assert facts["labels_before"]["train"]["yes"] > facts["labels"]["train"]["yes"] + 5
 
 
-def test_equal_texts_with_conflicting_labels_are_counted_dropped_ones_too(tmp_path: Path) -> None:
+def test_equal_texts_with_conflicting_labels_are_counted_dropped_ones_too(tmp_path):
     rows = [row(i, f"g{i}", f"g{i}") for i in range(200)]
     rows += [row(200 + i, f"g{200 + i}", f"g{200 + i}", f"text {i}", i % 2) for i in range(10)]
     rows += [row(300 + i, f"g{300 + i}", f"g{300 + i}", f"text {i}", 1 - i % 2) for i in range(3)]
@@ -196,13 +190,13 @@ def test_equal_texts_with_conflicting_labels_are_counted_dropped_ones_too(tmp_pa
     assert conflicting(splits) == {"rows": 9, "texts": 3}
 
 
-def test_a_class_that_repeats_altogether_is_refused_with_the_reason() -> None:
+def test_a_class_that_repeats_altogether_is_refused_with_the_reason():
     rows = [row(i, f"g{i}", f"g{i}", "thank you" if i % 2 else "") for i in range(300)]
     with pytest.raises(BadInput, match=r"training rows of the class 'yes' repeat a later .* `repeats = .together.`"):
         clean(replace(TASK, split_salt=0), rows)
 
 
-def test_siblings_of_which_one_keeps_repeats_together_are_refused(tmp_path: Path) -> None:
+def test_siblings_of_which_one_keeps_repeats_together_are_refused(tmp_path):
     write_rows(tmp_path, repeated(), 'repeats = "together"\nfamily = "epitome"\n')
     with pytest.raises(BadEntry, match=r'`repeats` is "together" for mine in .*mine.toml and not for epitome'):
         Registry.load([tmp_path])
@@ -211,13 +205,13 @@ def test_siblings_of_which_one_keeps_repeats_together_are_refused(tmp_path: Path
         Registry.load([tmp_path])
 
 
-def test_pseudonyms_are_those_of_dropped_rows_too(tmp_path: Path) -> None:
+def test_pseudonyms_are_those_of_dropped_rows_too(tmp_path):
     write_rows(tmp_path, repeated(), "private = true\n")
     splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
     assert all(len(one.id) == 16 and len(one.group) == 16 for rows in splits.dropped for one in rows)
 
 
-def test_twelve_rows_point_to_folds(tmp_path: Path) -> None:
+def test_twelve_rows_point_to_folds(tmp_path):
     write_rows(tmp_path, [row(i, f"g{i}", f"g{i}") for i in range(12)])
     splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
     assert any('12 rows leave 1 for the test; `split = "cv5"`' in warning for warning in splits.warnings)

@@ -1,7 +1,5 @@
 """Sentences in replies of everyday talk: how conversations are read and drawn, and what is counted."""
 
-from __future__ import annotations
-
 import pytest
 
 from adapters_store.measures import SENTENCES as KIND

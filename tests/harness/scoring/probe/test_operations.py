@@ -1,7 +1,5 @@
 """Rows with other contexts: what each operation changes, what it leaves, and whom it cannot serve."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from importlib.resources import files

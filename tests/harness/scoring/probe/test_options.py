@@ -1,7 +1,5 @@
 """Options asked in other orders and by letters: what is said, who prefers a position, what is stored, what it costs."""
 
-from __future__ import annotations
-
 import json
 import re
 from hashlib import sha256

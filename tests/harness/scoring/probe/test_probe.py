@@ -1,7 +1,5 @@
 """The probe of a finished study: who reads the context, who does not, and what the store keeps of it."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -15,12 +13,7 @@ from analysis.manuscript.frames import read_data, stored_study, write_data
 from analysis.manuscript.layout import printed
 from analysis.manuscript.paper import numbers
 from analysis.results.leaderboard import Contestant
-from analysis.results.probes import (
-    PROBED,
-    contestants_by_task,
-    context_sensitivity,
-    of_context_alone,
-)
+from analysis.results.probes import PROBED, contestants_by_task, context_sensitivity, of_context_alone
 from harness.scoring.probe.measured import OPERATIONS, Material
 from tasks.task import Example, Turn
 from tests.support.studies.small_study import small_study

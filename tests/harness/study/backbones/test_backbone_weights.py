@@ -1,7 +1,5 @@
 """What a config needs of a file of weights, held against the library's own models and its own account of a load."""
 
-from __future__ import annotations
-
 import itertools
 import json
 
@@ -69,15 +67,10 @@ def test_the_activations_are_those_of_the_library():
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A function that writes a tiny backbone's config and weights, as a model with a head or without has them."""
-
-    def folder(kind="roberta", auto=AutoModel, **sizes):
-        network = auto.from_config(CONFIG_MAPPING[kind](**{**SMALL, **sizes}))
-        network.save_pretrained(tmp_path)
-        return tmp_path
-
-    return folder
+def where(tmp_path):
+    """The folder of a tiny backbone."""
+    AutoModel.from_config(CONFIG_MAPPING["roberta"](**SMALL)).save_pretrained(tmp_path)
+    return tmp_path
 
 
 def config_in(folder):
@@ -133,16 +126,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("change", ACCEPTED)
-def test_what_the_library_reads_whole_is_accepted(change, folder):
-    where = folder()
+def test_what_the_library_reads_whole_is_accepted(change, where):
     altered(where, ACCEPTED[change])
     check_folder(where, "roberta", config_in(where))
     assert accepted_by_the_library(where)
 
 
 @pytest.mark.parametrize("change", REFUSED)
-def test_what_the_library_would_fill_with_random_numbers_is_refused(change, folder):
-    where = folder()
+def test_what_the_library_would_fill_with_random_numbers_is_refused(change, where):
     altered(where, REFUSED[change][0])
     with pytest.raises(BadWeights) as caught:
         check_folder(where, "roberta", config_in(where))
@@ -166,18 +157,16 @@ def test_what_the_library_would_fill_with_random_numbers_is_refused(change, fold
         ({"pad_token_id": None}, "pad_token_id None is not a whole number"),
     ],
 )
-def test_a_config_that_makes_no_model_is_refused_by_field_and_value(change, said, folder):
-    where = folder()
+def test_a_config_that_makes_no_model_is_refused_by_field_and_value(change, said, where):
     with pytest.raises(BadWeights) as caught:
         check_folder(where, "roberta", config_in(where) | change)
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-def test_a_single_value_that_is_not_finite_is_seen_in_every_type(kind, folder):
+def test_a_single_value_that_is_not_finite_is_seen_in_every_type(kind, where):
     from safetensors.torch import load_file, save_file
 
-    where = folder()
     file = where / "model.safetensors"
     tensors = {name: tensor.to(kind) for name, tensor in load_file(file).items()}
     save_file(tensors, file)
@@ -189,15 +178,13 @@ def test_a_single_value_that_is_not_finite_is_seen_in_every_type(kind, folder):
     check_folder(where, "roberta", config_in(where), is_read=False)
 
 
-def test_what_no_cell_uses_may_hold_anything(folder):
-    where = folder()
+def test_what_no_cell_uses_may_hold_anything(where):
     altered(where, lambda tensors: tensors | {"pooler.dense.bias": np.full(8, np.nan, np.float32)})
     check_folder(where, "roberta", config_in(where))
 
 
-def test_values_are_looked_at_beyond_the_first_chunk(folder, monkeypatch):
+def test_values_are_looked_at_beyond_the_first_chunk(where, monkeypatch):
     monkeypatch.setattr("harness.study.backbone_files.CHUNK", 7)
-    where = folder()
     tensors = load_file(where / "model.safetensors")
     for value in tensors.values():
         value.flat[-1] = np.nan
@@ -206,23 +193,20 @@ def test_values_are_looked_at_beyond_the_first_chunk(folder, monkeypatch):
         check_finite(where, shapes_in(where), "roberta")
 
 
-def test_weights_in_whole_numbers_are_refused(folder):
-    where = folder()
+def test_weights_in_whole_numbers_are_refused(where):
     altered(where, lambda tensors: {name: (100 * value).astype(np.int8) for name, value in tensors.items()})
     with pytest.raises(BadWeights, match="is of type I8; save the weights as floating-point numbers"):
         check_folder(where, "roberta", config_in(where))
 
 
-def test_a_tensor_under_its_old_and_its_new_name_is_refused(folder):
-    where = folder()
+def test_a_tensor_under_its_old_and_its_new_name_is_refused(where):
     twice = {"embeddings.LayerNorm.gamma": np.ones(8, np.float32)}
     altered(where, lambda tensors: tensors | twice)
     with pytest.raises(BadWeights, match=r"holds embeddings.LayerNorm.weight under two names"):
         check_folder(where, "roberta", config_in(where))
 
 
-def test_a_file_cut_anywhere_is_refused(folder):
-    where = folder()
+def test_a_file_cut_anywhere_is_refused(where):
     whole = (where / "model.safetensors").read_bytes()
     for size in itertools.chain(range(0, len(whole), len(whole) // 23), [len(whole) - 1]):
         (where / "model.safetensors").write_bytes(whole[:size])
@@ -230,8 +214,7 @@ def test_a_file_cut_anywhere_is_refused(folder):
             check_folder(where, "roberta", config_in(where))
 
 
-def test_an_adapter_beside_the_weights_is_refused(folder):
-    where = folder()
+def test_an_adapter_beside_the_weights_is_refused(where):
     (where / "adapter_config.json").write_text('{"base_model_name_or_path": "elsewhere"}')
     with pytest.raises(BadWeights, match=r"adapter_config.json: an adapter stands beside the weights"):
         check_folder(where, "roberta", config_in(where))

@@ -1,7 +1,5 @@
 """Kinds of backbones side by side, those that carry no adapters, and what is said of a language that is not known."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A backbone's folder that is not whole or does not fit itself: every command that would use it says so in one line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from types import SimpleNamespace
@@ -310,11 +308,13 @@ def test_any_json_in_a_file_of_the_folder_is_one_line(text, name, tmp_path):
     assert name == "tokenizer_config.json"
 
 
-def test_texts_are_never_read_longer_than_the_backbone_has_positions_for(tmp_path):
+def test_texts_are_never_read_longer_than_the_backbone_has_positions_for(tmp_path, monkeypatch):
     folder = tiny_backbone(tmp_path / "model", "bert")
     record = SimpleNamespace(spec={"backbone": resolve(str(folder)).identity()})
     chosen = SimpleNamespace(name="theirs", is_imported=True, form={"max_tokens": 128}, record=record)
-    assert scorer._backbone(str(folder), [chosen]).max_tokens == 128
+    monkeypatch.setattr(scorer, "scoring_tasks", lambda *_: [chosen])
+    manifest = {"study": {"backbone": str(folder)}}
+    assert scorer.Scorer(None, manifest).backbone.max_tokens == 128
     chosen.form["max_tokens"] = 129
     with pytest.raises(BadInput, match=r"theirs: reads 129 tokens, but backbone .* takes 128"):
-        scorer._backbone(str(folder), [chosen])
+        scorer.Scorer(None, manifest)

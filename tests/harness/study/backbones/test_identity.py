@@ -1,7 +1,5 @@
 """What of a backbone's folder enters keys: exactly what the libraries make of it, and nothing that does not act."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

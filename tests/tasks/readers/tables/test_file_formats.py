@@ -1,7 +1,5 @@
 """Nested JSON, arrays, compressed files, Arrow and escaped quotes: read as they are, or refused with the next step."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -9,6 +7,7 @@ import json
 import lzma
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from tasks.proposal import proposal, read_file
 from tasks.readers import read, streams
 from tasks.readers.raw import read_raw
 from tasks.task import Dataset, Label, Task
+from tests.support import task_files
 
 POSTS = [
     {"id": f"p{i}", "post": {"body": f"words {i}", "votes": [i, {"up": 1}]}, "kind": {"name": ("no", "yes")[i % 2]}}
@@ -33,23 +33,22 @@ ROWS = [(f"p{i}", f"words {i}", ("no", "yes")[i % 2]) for i in range(6)]
 PLAIN = "text,label\nwarm words,yes\ncold words,no\n"
 
 
-def lines_of(records: list[dict[str, object]]) -> str:
+def lines_of(records):
     return "".join(json.dumps(one) + "\n" for one in records)
 
 
-def a_task(name: str, text: str = "text", label: str = "label", **columns: object) -> Task:
+def a_task(name, text="text", label="label", **columns):
     shape = Label(label, "binary", ("no", "yes"))
     return Task("mine", Dataset("mine", "Mine", "mine"), "Mine", (name,), "table", shape, {"text": text, **columns})
 
 
-def refusal(path: Path, columns: tuple[str, ...] | None = ("text", "label")) -> str:
-    with pytest.raises(BadInput) as caught:
-        read_raw(path, columns=columns)
-    assert "\n" not in str(caught.value) and path.name in str(caught.value)
-    return str(caught.value)
+def refusal(path, columns=("text", "label")):
+    message = task_files.refusal(partial(read_raw, columns=columns), path)
+    assert path.name in message
+    return message
 
 
-def written(folder: Path, name: str, records: list[dict[str, object]]) -> Path:
+def written(folder, name, records):
     path, table = folder / name, pa.Table.from_pylist
     if name.endswith(".jsonl"):
         path.write_text(lines_of(records))
@@ -71,13 +70,13 @@ FORMATS = ("my.jsonl", "my.json", "lines.json", "my.parquet", "stream.arrow", "f
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_dotted_columns_reach_into_objects(tmp_path: Path, name: str) -> None:
+def test_dotted_columns_reach_into_objects(tmp_path, name):
     raw = read_raw(written(tmp_path, name, NESTED), columns=CELLS)
     assert raw.header == CELLS and list(raw.rows) == ROWS
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_object_or_list_is_no_cell_and_its_dotted_names_are_said(tmp_path: Path, name: str) -> None:
+def test_an_object_or_list_is_no_cell_and_its_dotted_names_are_said(tmp_path, name):
     path = written(tmp_path, name, NESTED)
     line = {"my.json": 2, "lines.json": 2}.get(name, 1)
     said = refusal(path, ("post.body", "kind"))
@@ -89,23 +88,23 @@ def test_an_object_or_list_is_no_cell_and_its_dotted_names_are_said(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_dotted_name_that_leads_nowhere_is_answered_with_the_nearest(tmp_path: Path, name: str) -> None:
+def test_a_dotted_name_that_leads_nowhere_is_answered_with_the_nearest(tmp_path, name):
     assert "no column 'post.bdy'; did you mean 'post.body'?" in refusal(written(tmp_path, name, NESTED), ("post.bdy",))
 
 
-def test_a_nested_label_is_never_a_class(tmp_path: Path) -> None:
+def test_a_nested_label_is_never_a_class(tmp_path):
     written(tmp_path, "my.jsonl", [{"text": f"t {i}", "label": {"kind": ("no", "yes")[i % 2]}} for i in range(4)])
     with pytest.raises(BadInput, match=r"my.jsonl:1: column 'label' holds an object.*label\.kind"):
         read(a_task("my.jsonl"), tmp_path)
     assert [row.label for row in read(a_task("my.jsonl", label="label.kind"), tmp_path)] == [0, 1, 0, 1]
 
 
-def test_a_key_with_a_dot_in_it_is_meant_before_a_path(tmp_path: Path) -> None:
+def test_a_key_with_a_dot_in_it_is_meant_before_a_path(tmp_path):
     path = written(tmp_path, "my.jsonl", [{"a.b": "key", "a": {"b": "path"}}, {"a": {"b": "path"}}, {"a": None}])
     assert [cells[0] for cells in read_raw(path, columns=("a.b",)).rows] == ["key", "path", ""]
 
 
-def test_all_columns_of_nested_objects_have_dotted_names(tmp_path: Path) -> None:
+def test_all_columns_of_nested_objects_have_dotted_names(tmp_path):
     raw = read_raw(written(tmp_path, "my.jsonl", POSTS))
     assert raw.header == ("id", "post.body", "post.votes", "kind.name")
     fields = proposal(read_file(raw.path), {})
@@ -131,13 +130,13 @@ def test_all_columns_of_nested_objects_have_dotted_names(tmp_path: Path) -> None
         ('[{"text": ' + '{"a": ' * 500 + "1" + "}" * 500 + ', "label": "no"}]', "column 'text' holds an object"),
     ],
 )
-def test_a_bad_array_is_refused_with_its_line(tmp_path: Path, content: str, said: str) -> None:
+def test_a_bad_array_is_refused_with_its_line(tmp_path, content, said):
     path = tmp_path / "my.json"
     path.write_text(content)
     assert said in refusal(path)
 
 
-def packed(path: Path, content: bytes) -> Path:
+def packed(path, content):
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("inner/", "")
@@ -150,7 +149,7 @@ def packed(path: Path, content: bytes) -> Path:
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
 @pytest.mark.parametrize("name", ["my.csv", "my.jsonl", "my.json"])
-def test_compressed_files_are_read_as_they_stand(tmp_path: Path, name: str, ending: str) -> None:
+def test_compressed_files_are_read_as_they_stand(tmp_path, name, ending):
     records = [{"text": f"wörds {i}", "label": "yes"} for i in range(50)]
     texts = {
         "my.csv": "text,label\n" + "".join(f"wörds {i},yes\n" for i in range(50)),
@@ -164,7 +163,7 @@ def test_compressed_files_are_read_as_they_stand(tmp_path: Path, name: str, endi
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
-def test_the_encoding_and_delimiter_of_a_compressed_file_are_found(tmp_path: Path, ending: str) -> None:
+def test_the_encoding_and_delimiter_of_a_compressed_file_are_found(tmp_path, ending):
     path = packed(tmp_path / f"my.csv{ending}", PLAIN.replace(",", ";").replace("warm", "w\u00e4rm").encode("cp1252"))
     found = read_file(path)
     assert (found.encoding, found.delimiter) == ("cp1252", ";")
@@ -173,15 +172,13 @@ def test_the_encoding_and_delimiter_of_a_compressed_file_are_found(tmp_path: Pat
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
-def test_a_bomb_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, ending, monkeypatch):
     monkeypatch.setattr(streams, "RATIO_COUNTS_FROM", 1 << 16)
     path = packed(tmp_path / f"my.csv{ending}", b"text,label\n" + b"a" * (1 << 24) + b",yes\n")
     assert f"unpacks to more than {max(1 << 16, 100 * path.stat().st_size):,} bytes" in refusal(path)
 
 
-def test_an_xz_that_asks_for_too_much_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_xz_that_asks_for_too_much_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "MOST_MEMORY", 1 << 20)
     assert "cannot be unpacked (LZMAError)" in refusal(packed(tmp_path / "my.csv.xz", PLAIN.encode()))
 
@@ -189,9 +186,7 @@ def test_an_xz_that_asks_for_too_much_memory_is_refused(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
 @given(place=st.floats(0, 1), junk=st.binary(max_size=8), is_cut=st.booleans())
 @settings(max_examples=40)
-def test_damaged_compressed_files_raise_only_our_own_errors(
-    ending: str, place: float, junk: bytes, is_cut: bool
-) -> None:
+def test_damaged_compressed_files_raise_only_our_own_errors(ending, place, junk, is_cut):
     with tempfile.TemporaryDirectory() as folder:
         path = packed(Path(folder) / f"my.csv{ending}", PLAIN.encode() * 20)
         content, start = path.read_bytes(), int(place * path.stat().st_size)
@@ -202,13 +197,13 @@ def test_damaged_compressed_files_raise_only_our_own_errors(
             assert path.name in str(error) and "\n" not in str(error)
 
 
-def test_an_xz_of_several_streams_is_read_whole(tmp_path: Path) -> None:
+def test_an_xz_of_several_streams_is_read_whole(tmp_path):
     path = tmp_path / "my.csv.xz"
     path.write_bytes(lzma.compress(b"text,label\nwarm,yes\n") + b"\0" * 4 + lzma.compress(b"cold,no\n"))
     assert list(read_raw(path).rows) == [("warm", "yes"), ("cold", "no")]
 
 
-def test_an_archive_of_several_files_says_what_to_do(tmp_path: Path) -> None:
+def test_an_archive_of_several_files_says_what_to_do(tmp_path):
     with zipfile.ZipFile(tmp_path / "my.zip", "w") as archive:
         archive.writestr("a.csv", PLAIN)
         archive.writestr("b.csv", PLAIN)
@@ -225,14 +220,12 @@ def test_an_archive_of_several_files_says_what_to_do(tmp_path: Path) -> None:
         ("my.sav", "use .csv, .tsv, .json"),
     ],
 )
-def test_other_formats_say_how_to_convert_them(tmp_path: Path, name: str, said: str) -> None:
+def test_other_formats_say_how_to_convert_them(tmp_path, name, said):
     (tmp_path / name).write_bytes(gzip.compress(b"x") if name.endswith("gz") else b"x")
     assert said in refusal(tmp_path / name)
 
 
-def test_a_folder_of_arrow_files_is_answered_with_their_names(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_arrow_files_is_answered_with_their_names(tmp_path, capsys):
     (tmp_path / "saved" / "train").mkdir(parents=True)
     name = "saved/train/data-00000-of-00001.arrow"
     written(tmp_path, name, [{"text": f"words {i}", "label": ("no", "yes")[i % 2]} for i in range(4)])
@@ -243,7 +236,7 @@ def test_a_folder_of_arrow_files_is_answered_with_their_names(
     assert name in capsys.readouterr().err
 
 
-def test_an_empty_table_of_columns_has_no_row_and_no_error(tmp_path: Path) -> None:
+def test_an_empty_table_of_columns_has_no_row_and_no_error(tmp_path):
     schema = pa.schema([("text", pa.string()), ("label", pa.string())])
     pq.write_table(schema.empty_table(), tmp_path / "my.parquet")
     assert len(read_raw(tmp_path / "my.parquet", columns=("text", "label")).rows) == 0
@@ -257,7 +250,7 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(lam
     name=st.sampled_from(FORMATS),
 )
 @settings(max_examples=60)
-def test_any_nested_text_comes_back(rows: list[tuple[str, str]], name: str) -> None:
+def test_any_nested_text_comes_back(rows, name):
     with tempfile.TemporaryDirectory() as folder:
         written(Path(folder), name, [{"post": {"body": text}, "label": label} for text, label in rows])
         found = read(a_task(name, "post.body"), Path(folder))
@@ -269,7 +262,7 @@ def test_any_nested_text_comes_back(rows: list[tuple[str, str]], name: str) -> N
     line_end=st.sampled_from(["\n", "\r\n"]),
 )
 @settings(max_examples=60)
-def test_any_text_with_escaped_quotes_comes_back(rows: list[tuple[str, str]], line_end: str) -> None:
+def test_any_text_with_escaped_quotes_comes_back(rows, line_end):
     out = io.StringIO(newline="")
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, doublequote=False, escapechar="\\", lineterminator=line_end)
     writer.writerows([("text", "label"), *rows])
@@ -282,7 +275,7 @@ def test_any_text_with_escaped_quotes_comes_back(rows: list[tuple[str, str]], li
 ESCAPED = 'text,label\n"she said \\"no\\", twice",yes\n"a \\"b\\"",no\nplain,no\n'
 
 
-def test_escaped_quotes_are_proposed_where_doubled_ones_do_not_read(tmp_path: Path) -> None:
+def test_escaped_quotes_are_proposed_where_doubled_ones_do_not_read(tmp_path):
     path = tmp_path / "my.csv"
     path.write_text(ESCAPED)
     assert 'escaped by a backslash they need `escape = "\\\\"` in the entry' in refusal(path)
@@ -296,7 +289,7 @@ def test_escaped_quotes_are_proposed_where_doubled_ones_do_not_read(tmp_path: Pa
 
 
 @pytest.mark.parametrize("escape", ["ab", '"', ",", "\n"])
-def test_an_escape_is_one_plain_character(tmp_path: Path, escape: str) -> None:
+def test_an_escape_is_one_plain_character(tmp_path, escape):
     (tmp_path / "my.csv").write_text(PLAIN)
     with pytest.raises(BadInput, match="cannot escape quotes"):
         read(a_task("my.csv", escape=escape), tmp_path)
@@ -304,7 +297,7 @@ def test_an_escape_is_one_plain_character(tmp_path: Path, escape: str) -> None:
 
 @given(data=st.data())
 @settings(max_examples=80)
-def test_a_damaged_arrow_file_raises_our_own_error_and_ends_no_process(data: st.DataObject) -> None:
+def test_a_damaged_arrow_file_raises_our_own_error_and_ends_no_process(data):
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder), data.draw(st.sampled_from(["stream.arrow", "file.arrow", "my.parquet"])), NESTED)
         content = bytearray(path.read_bytes())
@@ -318,7 +311,7 @@ def test_a_damaged_arrow_file_raises_our_own_error_and_ends_no_process(data: st.
 
 
 @pytest.mark.parametrize("name", ["stream.arrow", "file.arrow"])
-def test_an_arrow_text_that_would_end_beyond_the_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_arrow_text_that_would_end_beyond_the_file_is_refused(tmp_path, name):
     path = written(tmp_path, name, [{"text": "ab", "label": "n"}, {"text": "cd", "label": "yes"}])
     offsets = b"".join(place.to_bytes(4, "little") for place in (0, 2, 4))
     content = path.read_bytes()

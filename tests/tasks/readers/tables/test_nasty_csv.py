@@ -1,16 +1,10 @@
 """One file with everything that breaks naive readers: its rows and their tokens come out as they should."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from harness.study.backbone import Backbone
 from harness.training.inputs import InputFormat
 from harness.training.tokenizer import load_tokenizer
 from tasks.readers import read
-from tasks.registry import Registry
 from tasks.splits.loading import load
-from tasks.task import Task
+from tests.support.task_files import own_task, written
 
 TEXTS = (
     'He said "no; never" and left',
@@ -32,29 +26,28 @@ delimiter = ";"
 """
 
 
-def nasty(folder: Path, copies: int = 1) -> tuple[Task, list[str]]:
+def nasty(folder, copies=1):
     texts = [text if copy == 0 else f"{copy} {text}" for copy in range(copies) for text in TEXTS]
     cells = ['"' + text.replace('"', '""') + '"' for text in texts]
     lines = ["label;unused;the text", *(f"{'yes' if i % 2 else 'no'};;{cell}" for i, cell in enumerate(cells))]
-    (folder / "nasty.csv").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\r\n\r\n")
-    (folder / "nasty.toml").write_text(ENTRY)
-    return Registry.load([folder]).task("nasty"), texts
+    written(folder, b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\r\n\r\n", "nasty.csv")
+    return own_task(folder, ENTRY), texts
 
 
-def test_every_text_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_every_text_comes_back_as_it_was(tmp_path):
     task, texts = nasty(tmp_path)
     rows = read(task, tmp_path)
     assert [row.text for row in rows] == texts
     assert [row.label for row in rows] == [0, 1] * 4
 
 
-def test_the_split_rows_are_the_same_texts(tmp_path: Path) -> None:
+def test_the_split_rows_are_the_same_texts(tmp_path):
     task, texts = nasty(tmp_path, copies=20)
     splits = load(task, tmp_path)
     assert sorted(row.text for row in (*splits.train, *splits.validation, *splits.test)) == sorted(texts)
 
 
-def test_tokens_give_the_text_back_and_no_special_token_comes_from_it(tmp_path: Path, tiny: Backbone) -> None:
+def test_tokens_give_the_text_back_and_no_special_token_comes_from_it(tmp_path, tiny):
     task, texts = nasty(tmp_path)
     tokenizer = load_tokenizer(tiny)
     for form in ("pair", "tags"):

@@ -1,9 +1,7 @@
 """Labels of one's own on the rows of a table without ids: the same rows and splits, and what is refused."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
+import re
 
 import pytest
 from hypothesis import given
@@ -14,19 +12,19 @@ from tasks.readers import read
 from tasks.registry import Registry
 from tasks.splits.loading import load
 from tasks.synthetic import write
-from tasks.task import Task
 from tests.support.systems.intents import ENTRY, ROWS, write_entry, write_intents
+from tests.support.task_files import refusal
 
 ONE_ROW = "row,intent\n3,neutral\n"
 
 
-def task_of(folder: Path, entry: str = ENTRY) -> Task:
+def task_of(folder, entry=ENTRY):
     write_entry(folder, entry)
     return Registry.load([folder]).task("iempathize_intent")
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("numbered")
     write(folder, ["iempathize"], rows=ROWS, seed=1)
     write_intents(folder, random.Random(1))
@@ -35,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("splits", ["clean", "shares-0.6-0.2-0.2-row", "folds-5-group"])
 @pytest.mark.parametrize("name", ["iempathize", "iempathize_seek_all", "iempathize_provide_all"])
-def test_the_rows_are_those_of_the_table_and_split_alike(data: Path, name: str, splits: str) -> None:
+def test_the_rows_are_those_of_the_table_and_split_alike(data, name, splits):
     intents = load(task_of(data), data, splits)
     empathy = load(Registry.load([data]).task(name), data, splits)
     for part in ("train", "validation", "test"):
@@ -44,7 +42,7 @@ def test_the_rows_are_those_of_the_table_and_split_alike(data: Path, name: str, 
         assert [row._replace(label=0) for row in own] == [row._replace(label=0) for row in other]
 
 
-def test_labels_follow_the_numbers_in_any_order_and_rows_without_one_are_left_out(tmp_path: Path) -> None:
+def test_labels_follow_the_numbers_in_any_order_and_rows_without_one_are_left_out(tmp_path):
     write(tmp_path, ["iempathize"], rows=20, seed=1)
     (tmp_path / "intents.csv").write_text("row,intent\n7,wishing\n2,neutral\n11,neutral\n", encoding="utf-8-sig")
     rows = read(task_of(tmp_path, ENTRY.split("classes")[0]), tmp_path)
@@ -67,17 +65,13 @@ def test_labels_follow_the_numbers_in_any_order_and_rows_without_one_are_left_ou
         ("number,intent\n3,neutral\n", r"intents.csv.*'row'"),
     ],
 )
-def test_intents_that_name_no_row_or_none_of_the_classes_are_refused_in_one_line(
-    tmp_path: Path, content: str, said: str
-) -> None:
+def test_intents_that_name_no_row_or_none_of_the_classes_are_refused_in_one_line(tmp_path, content, said):
     write(tmp_path, ["iempathize"], rows=20, seed=1)
     (tmp_path / "intents.csv").write_text(content, encoding="utf-8")
-    with pytest.raises(BadInput, match=said) as problem:
-        read(task_of(tmp_path), tmp_path)
-    assert "\n" not in str(problem.value)
+    assert re.search(said, refusal(read, task_of(tmp_path), tmp_path))
 
 
-def test_two_files_and_a_column_of_numbers_are_needed(data: Path, tmp_path: Path) -> None:
+def test_two_files_and_a_column_of_numbers_are_needed(data, tmp_path):
     with pytest.raises(BadEntry, match=r"reader 'numbered' needs files = \[labels, texts\], got 1"):
         read(task_of(tmp_path, ENTRY.replace('["intents.csv", ', "[")), data)
     with pytest.raises(BadEntry, match="reader 'numbered' needs `row_id`"):
@@ -85,7 +79,7 @@ def test_two_files_and_a_column_of_numbers_are_needed(data: Path, tmp_path: Path
 
 
 @given(numbers=st.lists(st.integers(-3, 30) | st.text(max_size=4), max_size=8))
-def test_any_numbers_are_rows_of_the_table_or_refused(tmp_path_factory: pytest.TempPathFactory, numbers: list) -> None:
+def test_any_numbers_are_rows_of_the_table_or_refused(tmp_path_factory, numbers):
     folder = tmp_path_factory.mktemp("any")
     write(folder, ["iempathize"], rows=20, seed=1)
     quoted = [str(number).replace('"', '""') for number in numbers]

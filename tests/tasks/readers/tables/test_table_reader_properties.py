@@ -1,7 +1,5 @@
 """The table reader against arbitrary content: what was written comes back, or one of our own errors is raised."""
 
-from __future__ import annotations
-
 import csv
 import io
 import tempfile
@@ -18,12 +16,12 @@ NOT_BLANK = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filte
 ROWS = st.lists(st.tuples(NOT_BLANK, st.sampled_from(["no", "yes"])), min_size=1, max_size=8)
 
 
-def task(name: str) -> Task:
+def task(name):
     label = Label("label", "binary", ("no", "yes"))
     return Task("mine", Dataset("mine", "Mine", "mine"), "Mine", (name,), "table", label, {"text": "text"})
 
 
-def found(name: str, content: bytes) -> list[tuple[str, str]]:
+def found(name, content):
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / name).write_bytes(content)
         return [(row.text, ("no", "yes")[int(row.label)]) for row in read(task(name), Path(folder))]
@@ -36,9 +34,7 @@ def found(name: str, content: bytes) -> list[tuple[str, str]]:
     bom=st.sampled_from(["utf-8", "utf-8-sig"]),
 )
 @settings(max_examples=60)
-def test_any_text_in_a_delimited_file_comes_back(
-    rows: list[tuple[str, str]], line_end: str, name: str, bom: str
-) -> None:
+def test_any_text_in_a_delimited_file_comes_back(rows, line_end, name, bom):
     out = io.StringIO(newline="")
     delimiter = "\t" if name.endswith("tsv") else ","
     writer = csv.writer(out, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator=line_end)
@@ -48,7 +44,7 @@ def test_any_text_in_a_delimited_file_comes_back(
 
 @given(content=st.binary(max_size=60), name=st.sampled_from(["my.csv", "my.tsv", "my.jsonl", "my.parquet"]))
 @settings(max_examples=80)
-def test_any_bytes_raise_only_our_own_errors(content: bytes, name: str) -> None:
+def test_any_bytes_raise_only_our_own_errors(content, name):
     try:
         found(name, content)
     except BadInput as error:

@@ -4,8 +4,6 @@ It reaches what Python, pyarrow, safetensors and matplotlib write and read alike
 with the environment that ``preloaded`` returns; its children, forked when all is imported, are cheap.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

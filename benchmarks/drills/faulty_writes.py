@@ -1,14 +1,12 @@
 """Every command that writes, on a disk that fails at a random write: one line, exit code 2, no half file.
 
-python -m tests.support.faults.faulty_writes --times 200 --seed 1 [--only report cite]
+python -m benchmarks.drills.faulty_writes --times 200 --seed 1 [--only report cite]
 
 Each round takes the next command and one of three faults: the disk is full (ENOSPC, from that write on), it breaks
 (EIO, once), it becomes read-only (EROFS, from that write on). Afterwards every file under a final name must hold what
 stood there before or what an undisturbed run writes, and the store must be sound. Exit code 1 if anything else came
 out.
 """
-
-from __future__ import annotations
 
 import argparse
 import errno
@@ -25,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.faults.failing_disk import Ended, Fault, forked, preloaded
+from benchmarks.drills.failing_disk import Ended, Fault, NoCompiler, forked, preloaded
 
 FAULTS = ((errno.ENOSPC, True), (errno.EIO, False), (errno.EROFS, True))
 BEFORE = b"an older file that was here before\n"
@@ -215,8 +213,11 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         if "failing_disk" not in os.environ.get("LD_PRELOAD", ""):
-            again = [sys.executable, "-m", "tests.support.faults.faulty_writes", *sys.argv[1:]]
-            return subprocess.run(again, env=preloaded(Path(temporary)), check=False).returncode
+            again = [sys.executable, "-m", "benchmarks.drills.faulty_writes", *sys.argv[1:]]
+            try:
+                return subprocess.run(again, env=preloaded(Path(temporary)), check=False).returncode
+            except NoCompiler as reason:
+                sys.exit(str(reason))
         import_all()
         folder = Path(temporary).resolve()
         world = World(folder / "world")

@@ -1,6 +1,6 @@
 """Inputs of five kinds with random damage: what comes out is a result or one of our own errors, soon and in bounds.
 
-python -m tests.support.faults.mutated_inputs --times 20000 --seed 1 [--only readers adapters]
+python -m benchmarks.drills.mutated_inputs --times 20000 --seed 1 [--only readers adapters]
 
 Each kind has a few small good inputs; a round takes one, changes some bytes or swaps a piece for something nasty, and
 reads it as a command would. Rounds run in forked children with a limit of 1 GB of memory and 10 seconds for each input.
@@ -8,8 +8,6 @@ Entries, studies and archives are damaged in tests of their own (test_fuzz_entri
 test_fuzz_archives.py).
 Exit code 1 if anything but a BadInput or StoreError came out.
 """
-
-from __future__ import annotations
 
 import argparse
 import gzip

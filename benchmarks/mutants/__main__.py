@@ -1,4 +1,4 @@
-"""Which small wrong changes do the tests notice? ``python -m tests.support.faults.mutants``
+"""Which small wrong changes do the tests notice? ``python -m benchmarks.mutants``
 
 Without options the changes of mutants.toml are made one after the other in a copy of the tree, and the tests of their
 module are run against each: it is killed where a test fails, and survives where all pass. ``--made N`` makes N changes
@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.faults.mutant_runs import Copy, with_libraries
-from tests.support.faults.mutation import Mutant, listed, sampled
+from benchmarks.mutants.mutation import Mutant, listed, sampled
+from benchmarks.mutants.runs import Copy, with_libraries
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("mutants.toml")
 
 
@@ -100,7 +100,7 @@ def _line(end: str, mutant: Mutant, root: Path, test: str) -> str:
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.support.faults.mutants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="ID", help="these mutants alone")
     parser.add_argument("--module", nargs="+", metavar="PATH", help="the mutants of these files alone")
     parser.add_argument("--made", type=int, metavar="N", help="N changes by rule of each module, in place of the list")

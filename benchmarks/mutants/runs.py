@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.faults.mutation import Mutant
+from benchmarks.mutants.mutation import Mutant
 
 LIBRARIES = (
     "numpy",
