@@ -266,7 +266,7 @@ def hub_folder(
     is_offline = os.environ.get("HF_HUB_OFFLINE") == "1"
     try:
         return Path(
-            snapshot_download(name, revision=revision or None, allow_patterns=files, local_files_only=is_offline)
+            snapshot_download(name, revision=revision or None, allow_patterns=list(files), local_files_only=is_offline)
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
         reason = shorten(str(problem), 160, placeholder=" ...") or type(problem).__name__
