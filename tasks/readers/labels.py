@@ -313,13 +313,13 @@ class Annotators:
 
 
 def krippendorff(units: Sequence[Sequence[str | float]], *, is_number: bool) -> float | None:
-    """Krippendorff's alpha of the labels of each row, nominal or interval; None where all are alike or none is paired.
+    """Krippendorff's alpha of the labels of each row, nominal or interval; None where all are alike, or of a single row.
 
     1 - observed / expected disagreement; a pair of labels of a row with m of them counts 1 / (m - 1)
     (Krippendorff 2011).
     """
     everything = [mark for unit in units for mark in unit]
-    if len(everything) < 2:
+    if len(units) < 2:  # what is expected by chance is what was observed: 0 whatever they said
         return None
 
     def apart(marks: Sequence[str | float]) -> float:
