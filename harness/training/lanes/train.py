@@ -259,8 +259,7 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
         elif cell.intermediate is None:  # a baseline
             intermediates.append(None)
         elif cell.intermediate_key is None:  # the control ``random``
-            drawn, names = model.untrained(network, recipe.target, recipe), parameter_names(network, recipe.target)
-            intermediates.append({ours: drawn[theirs] for ours, theirs in names.items() if theirs in drawn})
+            intermediates.append(random_adapter(network, recipe))
         else:
             intermediates.append(parent_adapter(store, cell.intermediate_key, cell.intermediate))
     state = stacked(network, recipe.target, intermediates, recipe.composition or "stack")
@@ -274,6 +273,12 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
 def fresh_adapter(network: Any, target: str) -> dict[str, Tensor]:  # noqa: ANN401
     """The weights of a target's adapter in a model by our names, without its head."""
     return {ours: value for ours, value in fresh(network, target).items() if not ours.startswith("head.")}
+
+
+def random_adapter(network: Any, recipe: Recipe) -> dict[str, Tensor]:  # noqa: ANN401
+    """What the control ``random`` of a target stands on, by our names."""
+    drawn, names = model.untrained(network, recipe.target, recipe), parameter_names(network, recipe.target)
+    return {ours: drawn[theirs] for ours, theirs in names.items() if theirs in drawn}
 
 
 def digests(state: LaneState, lanes: int) -> list[str]:
