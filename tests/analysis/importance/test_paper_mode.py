@@ -143,7 +143,7 @@ SPLITS, SHUFFLES = 2, 3
 
 
 @pytest.fixture(scope="module")
-def published():
+def part():
     """A part of the paper's grid: eight of its tasks."""
     whole = results()
     names = set(whole.tasks.task[::2][:8])
@@ -157,13 +157,13 @@ def published():
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_an_importance_is_what_shuffling_costs_scikit_learns_own_model(published, name, monkeypatch):
+def test_an_importance_is_what_shuffling_costs_scikit_learns_own_model(part, name, monkeypatch):
     monkeypatch.setattr(paper_mode, "N_SPLITS", SPLITS)
     monkeypatch.setattr(paper_mode, "N_PERMUTATIONS", SHUFFLES)
     setting, seed = SETTINGS[name], 3
-    own = paper_importances(published, setting, [seed])
-    blocks = paper_blocks(published, pair_features(published), setting, seed)
-    percent = published.gains.percent.to_numpy()
+    own = paper_importances(part, setting, [seed])
+    blocks = paper_blocks(part, pair_features(part), setting, seed)
+    percent = part.gains.percent.to_numpy()
     costs = {feature: [] for feature in blocks}
     for split in range(SPLITS):
         train, test = split_rows(len(percent), setting.test_share, seed, split)
@@ -187,12 +187,12 @@ def test_an_importance_is_what_shuffling_costs_scikit_learns_own_model(published
     assert set(own.importances.seed) == set(own.fits.seed) == {seed}
 
 
-def test_importances_by_chance_are_those_of_gains_that_other_tasks_got(published, monkeypatch):
+def test_importances_by_chance_are_those_of_gains_that_other_tasks_got(part, monkeypatch):
     """Facts permuted over tasks are gains permuted the other way: each pair is renamed and looked up anew."""
     monkeypatch.setattr(paper_mode, "N_SHUFFLES", SHUFFLES)
     setting, seed = SETTINGS["V1"], 3
-    kept = published.gains.drop(index=[4, 17]).reset_index(drop=True)
-    results = replace(published, gains=kept)
+    kept = part.gains.drop(index=[4, 17]).reset_index(drop=True)
+    results = replace(part, gains=kept)
     null = importances_by_chance(results, setting, arrangements=2, seed=seed)
     blocks = paper_blocks(results, pair_features(results), setting, seed)
     assert set(null) == set(blocks) - {"data_similarity", "task_similarity"}  # random placeholders stand for those
@@ -239,9 +239,9 @@ def test_splits_are_random_and_have_their_share_rounded_up():
     assert test.tolist() == split_rows(11, 0.2, 5, 0)[1].tolist()
 
 
-def test_constructs_signs_and_codes_are_those_of_the_setting(published):
-    pairs = pair_features(published)
-    first, second = (paper_blocks(published, pairs, SETTINGS[name], 1) for name in ("V1", "V3"))
+def test_constructs_signs_and_codes_are_those_of_the_setting(part):
+    pairs = pair_features(part)
+    first, second = (paper_blocks(part, pairs, SETTINGS[name], 1) for name in ("V1", "V3"))
     np.testing.assert_array_equal(first["link"][:, 0], pairs.link)
     np.testing.assert_array_equal(second["link"], pairs[["link_intermediate", "link_target"]])
     np.testing.assert_array_equal(first["samples"][:, 0], [(x > 0) - (x < 0) for x in pairs.samples])
@@ -254,15 +254,15 @@ def test_constructs_signs_and_codes_are_those_of_the_setting(published):
     assert alphabetical != appearing
 
 
-def test_stand_ins_of_similarities_vary_as_such_similarities_do(published):
-    pairs = pair_features(published)
-    blocks = paper_blocks(published, pairs, SETTINGS["V1"], 1)
+def test_stand_ins_of_similarities_vary_as_such_similarities_do(part):
+    pairs = pair_features(part)
+    blocks = paper_blocks(part, pairs, SETTINGS["V1"], 1)
     assert 0.2 <= blocks["data_similarity"].min() < 0.4 < 0.7 < blocks["data_similarity"].max() <= 0.9
     assert 0.005 < blocks["task_similarity"].std() < 0.015
     assert abs(blocks["task_similarity"].mean()) < 0.005
-    other = paper_blocks(published, pairs, SETTINGS["V1"], 2)
+    other = paper_blocks(part, pairs, SETTINGS["V1"], 2)
     assert not np.array_equal(other["data_similarity"], blocks["data_similarity"])
-    assert "data_similarity" not in paper_blocks(published, pairs, SETTINGS["V1"], None)
+    assert "data_similarity" not in paper_blocks(part, pairs, SETTINGS["V1"], None)
 
 
 def test_the_distance_to_table_6_is_scipys_correlation_and_the_root_mean_square():
@@ -290,16 +290,16 @@ def test_ten_splits_of_fifty_shuffles_are_drawn_in_both_readings_of_the_paper():
     assert readings == {"V1": (100, 0.1, 0.2), "V3": (200, 0.5, 0.3)}
 
 
-def test_measured_similarities_take_the_place_of_random_ones_and_every_seed_is_told(published, monkeypatch):
+def test_measured_similarities_take_the_place_of_random_ones_and_every_seed_is_told(part, monkeypatch):
     monkeypatch.setattr(paper_mode, "N_SPLITS", 1)
     monkeypatch.setattr(paper_mode, "N_PERMUTATIONS", 1)
-    pairs = published.gains[["intermediate", "target"]]
+    pairs = part.gains[["intermediate", "target"]]
     rng = np.random.default_rng(0)
     both = pairs.assign(**{name: rng.uniform(size=len(pairs)) for name in ("data_similarity", "task_similarity")})
     steps = []
     drawn, measured = (
         paper_importances(
-            published, SETTINGS["V1"], [1, 2, 3], similarities=known, progress=lambda *step: steps.append(step)
+            part, SETTINGS["V1"], [1, 2, 3], similarities=known, progress=lambda *step: steps.append(step)
         )
         for known in (None, both)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ def finished(tmp_path_factory):
     store = tmp_path_factory.mktemp("finished") / "runs"
     done = completed(["run", "tiny", "--store", store, *SMALL])
     assert done.returncode == 0, done.stderr
-    assert "16 trained" in done.stdout
+    assert "16 trained" in done.stdout and "1 done, 15 left; finished: " in done.stderr
     return store
 
 
@@ -45,16 +46,6 @@ def test_a_second_run_trains_nothing_and_never_loads_torch(finished):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (len(report["done"]), len(report["stored"])) == (0, 16)
-
-
-def test_progress_names_done_left_and_the_cell_that_has_ended(tmp_path):
-    done = completed(["run", "tiny", "--store", tmp_path / "runs", "--only-target", "epitome_er", *SMALL])
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stderr.splitlines() if "finished: " in line]
-    ended = [line.split("finished: ")[1] for line in lines]
-    assert lines[0].startswith("1 done, 6 left; finished: ")
-    assert len(set(ended)) == len(ended) == 7
-    assert sum("(baseline)" in one for one in ended[:4]) == 4
 
 
 def test_status_counts_what_is_stored_and_what_is_left(finished, command):
@@ -155,10 +146,7 @@ def test_a_place_that_cannot_be_written_to_is_one_line(command, tmp_path):
 
 
 USAGE = [
-    (["run", "tinny"], "did you mean 'tiny'"),
     (["run", "real-small", "--data", "nowhere"], "data folder nowhere does not exist"),
-    (["run", "tiny", "--set", "tasks=['epitome_err']"], "did you mean 'epitome_er'"),
-    (["run", "tiny", "--set", "max_trian=3"], "did you mean 'max_train'"),
     (["run", "tiny", "--set", "nonsense"], "write key=value"),
     (["run", "tiny", "--only-target", "epitome_e"], "did you mean 'epitome_er'"),
     (["run", "tiny", "--limit", "0"], "max_train 0 is not a whole number"),
@@ -181,33 +169,23 @@ def test_bad_input_is_one_line_and_exit_code_2(command, tmp_path, monkeypatch, a
     assert out == ""
 
 
-def spoil(folder, name, change):
-    path = folder / "epitome/raw/dataset" / name
-    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+FILE = "emotional-reactions-reddit.csv"
+ROWS = {
+    FILE: lambda text: text.replace("response_post", "reply", 1),
+    "'7'": lambda text: text.rstrip() + "\nzz9,yy9,a post,a reply,7,\n",
+    "epitome_er: no training row has the class '2'": lambda text: re.sub(".*,2,.*\n", "", text),
+}
 
 
-ROWS = [
-    (lambda text: text.replace("response_post", "reply", 1), "response_post"),
-    (lambda text: text.rstrip() + "\nzz9,yy9,a post,a reply,7,\n", "'7'"),
-    (lambda text: text.rstrip() + "\nzz9,yy9,a post,,1,\n", "empty"),
-    (lambda text: text.rstrip() + "\nzz9,yy9,a post,a reply,nan,\n", "nan"),
-    (lambda text: text.splitlines()[0] + "\n", "no row"),
-    (
-        lambda text: "".join(line for line in text.splitlines(True) if ",2," not in line),
-        "epitome_er: no training row has the class '2'",
-    ),
-]
-
-
-@pytest.mark.parametrize(("change", "message"), ROWS, ids=["column", "label", "text", "nan", "nothing", "class"])
+@pytest.mark.parametrize(("message", "change"), ROWS.items())
 def test_bad_rows_name_file_and_reason(command, tmp_path, change, message):
     synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
-    spoil(tmp_path, "emotional-reactions-reddit.csv", change)
+    path = tmp_path / "epitome/raw/dataset" / FILE
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     study = tmp_path / "one.toml"
     study.write_text('tasks = ["epitome_er"]\nbackbone = "random-tiny"\nmax_tokens = 64\n', encoding="utf-8")
     code, _, err = command("run", study, "--data", tmp_path, "--store", tmp_path / "runs")
     assert code == 2
-    assert "emotional-reactions-reddit.csv" in err or message in ("no row", ROWS[-1][1])
     assert message in err
     assert err.count("\n") == 1
 
@@ -221,14 +199,6 @@ def test_a_corrupted_record_names_the_file(finished, command, tmp_path):
     assert code == 2
     assert str(victim) in err
     assert err.count("\n") == 1
-
-
-def test_an_unreadable_backbone_names_what_is_missing(command, tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "config.json").write_text("{}", encoding="utf-8")
-    code, _, err = command("run", "tiny", "--set", f"backbone={tmp_path / 'folder'}", "--store", tmp_path / "runs")
-    assert code == 2
-    assert "model.safetensors is missing" in err
 
 
 def test_nobody_elses_tasks_or_analysis_are_picked_up(tmp_path):

@@ -116,29 +116,22 @@ def test_a_row_says_when_its_contributions_do_not_add_up():
         (("--system", "tfidf"), "system 'tfidf' is of the kind 'tfidf', which has no embeddings of tokens"),
         (("--system", "alon"), "study 'tiny' has no system 'alon'; did you mean 'alone'?"),
         (("--system", "alone", "--task", "epitome"), "--task epitome: not a task of study 'tiny'; did you mean"),
+        (
+            ("--system", "alone", "--html", "{store}/page"),
+            "inside the store, which holds no texts; give a file elsewhere",
+        ),
     ],
 )
 def test_what_cannot_be_explained_is_refused_in_one_line(study, command, words, said):
-    words = ("systems", "explain", "tiny", "--store", study.store.root, "--task", "epitome_er", *words)
-    code, out, err = command(*words)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    store, words = study.store.root, [word.format(store=study.store.root) for word in words]
+    code, out, err = command("systems", "explain", "tiny", "--store", store, "--task", "epitome_er", *words)
+    assert (code, out, len(err.splitlines()), (store / "page").exists()) == (2, "", 1, False)
     assert said in err
-
-
-def test_a_page_inside_the_store_is_refused(study, command):
-    page = study.store.root / "page.html"
-    words = explaining(study, "alone")
-    code, out, err = command(*words, "--html", page)
-    assert (code, out) == (2, "")
-    assert "inside the store, which holds no texts; give a file elsewhere" in err
-    assert not page.exists()
 
 
 def test_without_its_extra_the_line_says_what_to_install(study, command, monkeypatch):
     monkeypatch.setattr("harness.scoring.explained.find_spec", lambda name: None)
-    code, _, err = command(
-        "systems", "explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er"
-    )
+    code, _, err = command(*explaining(study, "alone"))
     assert (code, len(err.splitlines())) == (2, 1)
     assert "pip install 'empathy-transfer[explain]'" in err
 

@@ -225,17 +225,8 @@ def test_killed_at_a_call_it_goes_on_and_pays_again_at_most_for_what_was_in_flig
     ("words", "line"),
     [
         ([], "no server to ask 'fake-model': give --url, or set the variable EMPATHY_SERVER"),
-        (["--url", "https://example.org/v1"], "no key for the server example.org: set the environment variable"),
         (["--url", "http://127.0.0.1:9/v1"], "server 127.0.0.1:9 cannot be reached (Connection refused); start it"),
-        (["--url", "example.org"], "url 'example.org' is no address of a server"),
-        (["--url", "URL", "--model", "mystery"], "has no model 'mystery' (404 model_not_found)"),
-        (
-            ["--url", "URL", *PRICED, "--most-cost", "0.001"],
-            "most_cost 0.001 dollars: 0 are spent and the next call",
-        ),
-        (["--url", "URL", "--most-cost", "3"], "most_cost needs price_in and price_out"),
-        (["--url", "URL", "--repeats", "0"], "repeats 0 is not a whole number from 1 to 100"),
-        (["--url", "URL", "--temperature", "3"], "temperature 3.0 is not a number from 0 to 2"),
+        (["--url", "URL", *PRICED, "--most-cost", "0.001"], "most_cost 0.001 dollars: 0 are spent and the next call"),
         (["--url", "URL", "--limit", "tokens"], "limit 'tokens' is not one of max_tokens, max_completion_tokens"),
         (["--url", "URL", "--allow", "epitome_e"], "--allow epitome_e: no such task is rated; did you mean"),
     ],
@@ -249,18 +240,10 @@ def test_what_cannot_be_asked_is_one_line_and_writes_nothing(words, line, comman
     assert not list(tmp_path.rglob("*.csv"))
 
 
-def test_a_private_task_is_refused_by_name_and_so_is_a_task_without_a_description(command, server, tmp_path):
-    words = ["tasks", "ask", "muddy-waters", "--model", MODEL, "--url", server.url]
-    code, _, err = command(*words)
-    assert (code, len(err.splitlines())) == (2, 1)
+def test_a_private_task_is_refused_by_name(command, server):
+    code, _, err = command("tasks", "ask", "muddy-waters", "--model", MODEL, "--url", server.url)
+    assert (code, len(err.splitlines()), server.prompts) == (2, 1, [])
     assert "what is said of condolence may not leave" in err
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "diaries.toml").write_text(ENTRY.replace("description", "title"))
-    (tmp_path / "study.toml").write_text('extends = "tiny"\nname = "own"\ntasks = ["diaries"]\nregistry = ["own"]\n')
-    code, _, err = command("tasks", "ask", "study.toml", *words[3:])
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "diaries.toml: task 'diaries' has no description" in err
-    assert server.prompts == []
 
 
 def test_a_file_that_is_there_is_not_overwritten_and_answers_without_any_number_write_none(command, server, tmp_path):

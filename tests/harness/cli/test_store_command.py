@@ -101,11 +101,14 @@ def test_a_store_that_is_not_there_is_one_line_and_is_not_created(capsys, tmp_pa
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("arguments", [("store", "list"), ("status",)])
-def test_listing_loads_nothing_heavy(command, store, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [(("store", "list"), {"torch", "pandas"}), (("status",), {"torch", "pandas"}), (("status", "tiny"), {"torch"})],
+)
+def test_listing_loads_nothing_heavy(command, store, arguments, heavy):
     script = (
         "import sys; from harness.cli.main import main; code = main(sys.argv[1:]); "
-        "heavy = {'torch', 'pandas'} & set(sys.modules); assert not heavy, heavy; sys.exit(code)"
+        f"heavy = {heavy!r} & set(sys.modules); assert not heavy, heavy; sys.exit(code)"
     )
     line = [sys.executable, "-c", script, *arguments, "--store", str(store.root)]
     done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -91,6 +91,7 @@ def test_options_mean_the_same_everywhere_and_the_study_is_an_argument(words):
     assert "--study" not in options
     assert all(options[f"--{name}"].metavar == "DIR" for name in PLACES if f"--{name}" in options)
     assert all(options[name].const is True for name in ("--json", "--quiet") if name in options)
+    assert all(options[name].default == "auto" for name in ("--device",) if name in options)
     with pytest.raises(SystemExit, match="2"):
         main([*called(words), "--no-such-option"])
 

@@ -136,6 +136,15 @@ def test_a_second_driver_waits_for_the_jobs_of_the_first(slurm, launch, steps, u
     assert len(slurm.packs) == 6
 
 
+def test_a_job_with_a_part_of_a_packs_cells_is_not_waited_for(slurm, launch, steps):
+    *others, last = steps
+    slurm.is_stopped = True
+    slurm_engine._Watch(Slurm(), launch, [*others, replace(last, pack=Pack(last.pack.cells[:1]))])._submit()
+    slurm.is_stopped = False
+    outcomes = told(list(SlurmEngine(Slurm(tries=1)).run(launch, steps)))
+    assert {error for error, _ in outcomes.values()} == {None}
+
+
 def test_jobs_that_have_left_the_queue_are_not_waited_for(slurm, launch, steps):
     slurm.is_stopped = True
     slurm_engine._Watch(Slurm(), launch, list(steps))._submit()

@@ -36,7 +36,7 @@ def trained(precision="fp32"):
 @pytest.mark.parametrize("onednn", [True, False])
 def test_rows_without_padding_get_the_logits_of_rows_with_it(texts, precision, apart, onednn, monkeypatch):
     if not onednn:
-        monkeypatch.setattr("harness.training.lanes.frozen._serves_onednn", lambda *_: False)
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     monkeypatch.setattr(scorer, "FEWEST", 64)
     monkeypatch.setattr(scorer, "TOKENS", 64)
     trainer = trained(precision)

@@ -20,6 +20,7 @@ from tasks.splits.folds import make_folds
 from tasks.splits.loading import load
 from tasks.task import Dataset, Example, Label, Task
 from tests.support.entry_files import write_all
+from tests.support.task_files import written
 
 BINARY = Label("label", "binary", ("no", "yes"))
 TASK = Task("mine", Dataset("mine", "Mine", "mine"), "Mine", ("mine.csv",), "table", BINARY)
@@ -98,18 +99,19 @@ def test_where_groups_lie_within_blocks_every_row_falls_where_its_block_alone_pu
 
 def write_rows(folder, rows, more=""):
     lines = [f"{one.text},{'yes' if one.label else 'no'},{one.group},{one.block}" for one in rows]
-    (folder / "mine.csv").write_text("\n".join(["text,label,person,article", *lines]) + "\n")
-    fields = 'id = "mine"\nfiles = ["mine.csv"]\ntext = "text"\nlabel = "label"\nkind = "binary"\n'
-    (folder / "mine.toml").write_text(f'{fields}group = "person"\nblock = "article"\n{more}')
-    return folder
+    written(folder, "\n".join(["text,label,person,article", *lines]) + "\n")
+    fields = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = "label"\nkind = "binary"\n'
+    return written(folder, f'{fields}group = "person"\nblock = "article"\n{more}', "mine.toml")
 
 
-def test_what_is_joined_is_shown_before_anything_trains(tmp_path, capsys):
-    folder = write_rows(tmp_path, crossed(400, 3, 3))
+def loaded(folder, rows, more=""):
+    return load(Registry.load([write_rows(folder, rows, more)]).task("mine"), folder)
+
+
+@pytest.mark.parametrize("more", ["", 'split = "cv3"\n'])
+def test_what_is_joined_is_shown_before_anything_trains(tmp_path, capsys, more):
+    folder = write_rows(tmp_path, crossed(400, 3, 3), more)
     assert main(["tasks", "show", "mine", "--registry", str(folder), "--data", str(folder), "--json"]) == 0
-    assert "groups stand in several blocks" in json.loads(capsys.readouterr().out)["rows"]["warnings"][0]
-    cv = write_rows(tmp_path, crossed(400, 3, 3), 'split = "cv3"\n')
-    assert main(["tasks", "show", "mine", "--registry", str(cv), "--data", str(cv), "--json"]) == 0
     assert "groups stand in several blocks" in json.loads(capsys.readouterr().out)["rows"]["warnings"][0]
 
 
@@ -123,10 +125,10 @@ def test_rows_that_all_hang_together_are_refused_with_the_reason(tmp_path, capsy
     assert message.count("\n") == 1
 
 
-def repeated(count=300):
+def repeated():
     """Rows of which most of the label yes repeat one of 27 texts."""
     rows = []
-    for number in range(count):
+    for number in range(300):
         is_thanks = number % 2 and number < 220
         text = f"thank you {number % 27}" if is_thanks else f"text {number}"
         rows.append(row(number, f"g{number}", f"g{number}", text))
@@ -171,8 +173,7 @@ def test_repeats_kept_together_lose_no_row_and_part_no_text():
 
 
 def test_a_check_shows_the_balance_before_and_after_rows_are_dropped(tmp_path):
-    write_rows(tmp_path, repeated())
-    splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
+    splits = loaded(tmp_path, repeated())
     facts = quality(splits, {}, Texts([splits.train, splits.validation, splits.test]))
     assert facts["dropped"] == {"train": len(splits.dropped[0]), "validation": len(splits.dropped[1])}
     rows = (*splits.train, *splits.dropped[0])
@@ -184,8 +185,7 @@ def test_equal_texts_with_conflicting_labels_are_counted_dropped_ones_too(tmp_pa
     rows = [row(i, f"g{i}", f"g{i}") for i in range(200)]
     rows += [row(200 + i, f"g{200 + i}", f"g{200 + i}", f"text {i}", i % 2) for i in range(10)]
     rows += [row(300 + i, f"g{300 + i}", f"g{300 + i}", f"text {i}", 1 - i % 2) for i in range(3)]
-    write_rows(tmp_path, rows)
-    splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
+    splits = loaded(tmp_path, rows)
     assert sum(map(len, splits.dropped)) > 0
     assert conflicting(splits) == {"rows": 9, "texts": 3}
 
@@ -206,14 +206,11 @@ def test_siblings_of_which_one_keeps_repeats_together_are_refused(tmp_path):
 
 
 def test_pseudonyms_are_those_of_dropped_rows_too(tmp_path):
-    write_rows(tmp_path, repeated(), "private = true\n")
-    splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
+    splits = loaded(tmp_path, repeated(), "private = true\n")
     assert all(len(one.id) == 16 and len(one.group) == 16 for rows in splits.dropped for one in rows)
 
 
 def test_twelve_rows_point_to_folds(tmp_path):
-    write_rows(tmp_path, [row(i, f"g{i}", f"g{i}") for i in range(12)])
-    splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
+    splits = loaded(tmp_path, [row(i, f"g{i}", f"g{i}") for i in range(12)])
     assert any('12 rows leave 1 for the test; `split = "cv5"`' in warning for warning in splits.warnings)
-    write_rows(tmp_path, [row(i, f"g{i}", f"g{i}") for i in range(12)], 'split = "cv5"\n')
-    assert len(load(Registry.load([tmp_path]).task("mine"), tmp_path).test) == 12
+    assert len(loaded(tmp_path, [row(i, f"g{i}", f"g{i}") for i in range(12)], 'split = "cv5"\n').test) == 12

@@ -100,6 +100,9 @@ def test_over_all_words_the_mean_multiplier_is_one(monkeypatch, dtype, probabili
     multiplier = drawn.embedding.double() * drawn.scale
     assert set(multiplier.unique().tolist()) <= {0.0, float(multiplier.max())}
     assert float(multiplier.mean()) == pytest.approx(1, abs=1e-7)
+    words = torch.arange(-(2**15), 2**15).to(torch.int16)  # as a device has them
+    there = masks._multiplier(words, torch.ones_like(words, dtype=torch.bool), probability, dtype)
+    assert int((there > 0).sum()) == int((drawn.embedding > 0).sum())
 
 
 def test_sums_and_gradients_in_bf16_are_scaled_as_exactly_as_in_fp32():
