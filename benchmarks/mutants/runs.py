@@ -7,6 +7,7 @@ memory is gone with it. The copy stands in a temporary folder, so the working tr
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -106,7 +107,7 @@ class Copy:
         file = self.folder / mutant.file
         source = file.read_text(encoding="utf-8")
         changed = mutant.applied(source)
-        compile(changed, mutant.file, "exec")
+        ast.parse(changed, mutant.file)
         try:
             self._replace(file, changed)
             return self.run(tests, limit)

@@ -313,7 +313,7 @@ class Annotators:
 
 
 def krippendorff(units: Sequence[Sequence[str | float]], *, is_number: bool) -> float | None:
-    """Krippendorff's alpha of the labels of each row, nominal or interval; None where all are alike, or of a single row.
+    """Krippendorff's alpha of the labels of each row, nominal or interval; None where all are alike or of one row.
 
     1 - observed / expected disagreement; a pair of labels of a row with m of them counts 1 / (m - 1)
     (Krippendorff 2011).
