@@ -16,7 +16,7 @@ from harness.study.systems import NO_LEAK, Fit
 from harness.systems.micromodels.parts import (
     Floats,
     Seeds,
-    Sentences,
+    SentenceVectors,
     chosen_threshold,
     encoder_of,
     nearest,
@@ -78,7 +78,7 @@ def fewer(cosines: Floats, threshold: float, counts: Sequence[int]) -> Iterator[
 
 
 def _spans(
-    sentences: Sentences, seeds: Seeds, kept: NDArray[np.int64], threshold: float, rows: int
+    sentences: SentenceVectors, seeds: Seeds, kept: NDArray[np.int64], threshold: float, rows: int
 ) -> list[list[tuple[int, int]]]:
     """The sentences of every row that are near enough to a seed that is kept."""
     left = Seeds(seeds.vectors[kept], tuple(seeds.ids[number] for number in kept), seeds.places[kept])

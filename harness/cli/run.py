@@ -26,7 +26,7 @@ from harness.cli.options import (
 from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.status import study_words
 from harness.cli.study import name_of, study_of
-from harness.cli.terminal import Progress, Steps, print_json, verbatim
+from harness.cli.terminal import ProgressBar, Steps, print_json, verbatim
 from harness.engines.cluster import ENGINES
 from harness.preflight.smoke import NOTE, SMOKE
 from harness.sharing.stored import stored_manifest
@@ -170,7 +170,7 @@ def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] 
     study.on(options.device, engine)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     plan = plan if only_keys is None else plan.only_keys(only_keys)
-    with Progress(len(plan.cells), quiet=options.quiet) as progress:
+    with ProgressBar(len(plan.cells), quiet=options.quiet) as progress:
         report = study.run(
             only_targets=options.only_target,
             only_keys=only_keys,

@@ -29,7 +29,7 @@ from harness.cli.options import (
     set_threads,
     study_options,
 )
-from harness.cli.terminal import Bars, Progress, downloads, print_json, print_rows
+from harness.cli.terminal import Bars, ProgressBar, downloads, print_json, print_rows
 from harness.preflight.smoke import smoke_of
 from tasks.errors import BadStudy
 
@@ -310,7 +310,7 @@ def run_search(options: argparse.Namespace) -> int:
 
 
 def _search(study: Study, task: str, options: argparse.Namespace) -> SearchResult:
-    with Progress(options.trials, quiet=options.quiet) as progress:
+    with ProgressBar(options.trials, quiet=options.quiet) as progress:
 
         def on_trial(finished: Sequence[Trial]) -> None:
             scores = [trial.validation for trial in finished if trial.validation is not None]

@@ -352,7 +352,7 @@ class Steps(AbstractContextManager["Steps"]):
         self.stage = what
 
 
-class Progress:
+class ProgressBar:
     """How far a run or a search is: a bar on a terminal; one line per finished cell elsewhere."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
@@ -361,7 +361,7 @@ class Progress:
         self.bar: Bar | None = None
         self.finished = 0
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressBar:
         """Open the bar if there is a terminal to show it."""
         if is_terminal(sys.stderr) and not self.quiet:
             self.bar = Bar(self.total)

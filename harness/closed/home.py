@@ -43,7 +43,7 @@ from harness.training import model
 from harness.training.inputs import Rows
 from harness.training.lanes.state import fresh
 from harness.training.lanes.train import parent_adapter, random_adapter, with_target
-from harness.training.recipe import Fitted, Part, Recipe, Trained, cuts_of, encoded
+from harness.training.recipe import KeptEpoch, Part, Recipe, Trained, cuts_of, encoded
 from tasks import metrics
 from tasks.errors import BadInput
 
@@ -236,7 +236,7 @@ def _store(plan: Plan, store: Store, cell: Cell, arrival: Arrival, rows: Rows, p
     logits = {name: value.numpy() for name, value in outcome.logits.items()}
     _check(path, cell, recipe, logits, facts, parts)
     score = math.nan if facts["validation"] is None else facts["validation"]
-    fitted = Fitted(facts["best_epoch"], score, facts["history"])
+    fitted = KeptEpoch(facts["best_epoch"], score, facts["history"])
     chunk = facts["provenance"]["chunk"]
     trained = Trained(None, rows, logits, fitted, cut=cuts_of(parts), proofs=facts["proofs"], lanes=chunk)
     result = CellResult(cell, recipe, plan.splits[cell.target].task, [trained])

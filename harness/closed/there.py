@@ -43,7 +43,7 @@ from harness.training.inputs import Encoded
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import PRECISIONS, freeze
 from harness.training.lanes.state import beginning
-from harness.training.lanes.train import Lanes
+from harness.training.lanes.train import LaneAttempt
 from harness.training.recipe import Attempt, Part, Recipe, finite
 from harness.training.tensors import digest_of, name_of
 from tasks.errors import BadInput
@@ -393,7 +393,7 @@ class Job:
             frozen = freeze(self._network, PRECISIONS[recipe.precision], device)
             return LaneTrainer(frozen, state, recipe, padding, has_segments=backbone.model_type == "bert")
 
-        finished = Lanes(attempt, parts, pack["padding"], points, device, begin).train()
+        finished = LaneAttempt(attempt, parts, pack["padding"], points, device, begin).train()
         for cell, lane in zip(cells, finished, strict=True):
             if cell.key in self._needed:  # cells without an outcome stand on this adapter
                 weights = {name: value for name, value in lane.weights.items() if not name.startswith("head.")}

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from tasks.errors import BadInput
-from tasks.readers.streams import Readable
+from tasks.readers.streams import ByteStream
 
 MOST_ENTRIES = 10_000
 MOST_BYTES = 2_000_000_000  # all entries of an archive together, unpacked
@@ -119,7 +119,7 @@ def _largest(archive: Path) -> int:
     return min(MOST_BYTES, max(RATIO_COUNTS_FROM, MOST_RATIO * archive.stat().st_size))
 
 
-def _copy(source: Readable, sink: IO[bytes], most: int, archive: Path) -> None:
+def _copy(source: ByteStream, sink: IO[bytes], most: int, archive: Path) -> None:
     """Copy all of ``source``; BadArchive as soon as it gives more than ``most`` bytes."""
     size = 0
     while chunk := source.read(CHUNK):

@@ -11,7 +11,7 @@ from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.train import lane_trainer
 from harness.training.library import Trainer, composed
 from harness.training.memory import free_bytes, run_in_chunks, shape_of
-from harness.training.recipe import Attempt, Fitted, Part, Watch, encoded
+from harness.training.recipe import Attempt, KeptEpoch, Part, Watch, encoded
 from tasks.splits.loading import Splits
 
 SEEN = ("train", "validation")
@@ -21,7 +21,7 @@ SEEN = ("train", "validation")
 class TrialResult:
     """How a trial was fitted, and whether it was dropped before its last epoch."""
 
-    fitted: Fitted
+    fitted: KeptEpoch
     is_dropped: bool = False
 
 

@@ -23,7 +23,15 @@ from harness.study.plan import Plan
 from harness.training.lanes.fit import predicted
 from harness.training.lanes.frozen import PRECISIONS, freeze
 from harness.training.lanes.state import LaneState, as_wide
-from harness.training.lanes.train import Merge, Weights, fresh_adapter, merge_of, merged, parent_adapter, with_target
+from harness.training.lanes.train import (
+    MergedIntermediate,
+    Weights,
+    fresh_adapter,
+    merge_of,
+    merged,
+    parent_adapter,
+    with_target,
+)
 from harness.training.recipe import Recipe, encoded, finite
 from tasks import metrics
 
@@ -58,7 +66,7 @@ def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> dict[str
     """
     usable, _ = measurable(plan, store)
     baselines = {cell.key: cell for cell in plan.cells}
-    merges: dict[str, Merge] = {}
+    merges: dict[str, MergedIntermediate] = {}
     by_parent: dict[str, list[Cell]] = {}
     of_ties = next((cell for cell in usable if cell.rule == TIES), None)
     start: Weights = {}  # which all adapters of the seed have in common
@@ -77,7 +85,12 @@ def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> dict[str
 
 
 def _of_parent(
-    plan: Plan, store: Store, parent: Cell, merges: Sequence[tuple[Cell, Merge]], start: Weights, device: Device
+    plan: Plan,
+    store: Store,
+    parent: Cell,
+    merges: Sequence[tuple[Cell, MergedIntermediate]],
+    start: Weights,
+    device: Device,
 ) -> list[dict[str, Any]]:
     """Of each merge what a parent scores: alone, without an adapter, halved, by its own part and by the merge."""
     task = parent.target

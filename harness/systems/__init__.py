@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.study.systems import kind_of
-from harness.systems.system import FittedSystem, Lanes, Library, System
+from harness.systems.system import FittedSystem, LaneSystem, Library, System
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
-ADAPTERS: Mapping[str, System] = {"lanes": Lanes(), "library": Library()}
+ADAPTERS: Mapping[str, System] = {"lanes": LaneSystem(), "library": Library()}
 
 
 def name_of_system(spec: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from harness.study.systems import Predicted
-from harness.systems.epochs import Text
+from harness.systems.epochs import EncodedText
 from harness.training.tensors import to_device
 from tasks.task import Example
 
@@ -35,7 +35,7 @@ class Reading(NamedTuple):
     held as it is, without dropout. ``padding`` is the id of an empty token.
     """
 
-    text: Text
+    text: EncodedText
     embeddings: nn.Module
     padding: int
     logits: Callable[[Tensor], Tensor]

@@ -87,14 +87,14 @@ class SelfAttention(nn.Module):
         )
         if self.training and hidden_states.device.type == "cpu":
             mask = None if attention_mask is None else attention_mask[:, :, :1]
-            context = _Context.apply(queries, keys, values, mask, self.p)  # type: ignore[no-untyped-call]
+            context = _DroppedAttention.apply(queries, keys, values, mask, self.p)  # type: ignore[no-untyped-call]
         else:
             p = self.p if self.training else 0.0
             context = functional.scaled_dot_product_attention(queries, keys, values, attention_mask, p)
         return (context.transpose(1, 2).reshape(count, tokens, -1),)
 
 
-class _Context(torch.autograd.Function):
+class _DroppedAttention(torch.autograd.Function):
     """Attention of queries, keys and values ``[n, heads, t, size]``, with dropout and its gradient written out."""
 
     @staticmethod

@@ -38,7 +38,7 @@ from tasks.errors import BadInput
 from tasks.task import Example
 
 
-class Text(NamedTuple):
+class EncodedText(NamedTuple):
     """Ids of a text, special tokens included, and the characters ``[tokens, 2]`` of each; special ones have none.
 
     ``is_cut`` where the text has more tokens than are read.
@@ -49,12 +49,12 @@ class Text(NamedTuple):
     is_cut: bool = False
 
 
-def read_text(tokenizer: Tokenizer, text: str, tokens: int) -> Text:
+def read_text(tokenizer: Tokenizer, text: str, tokens: int) -> EncodedText:
     """The first ``tokens`` tokens of a text, special ones included."""
     every = tokenizer.pieces(text)
     pieces = every[: tokens - 2]
     ids = tokenizer.template.build_inputs_with_special_tokens([id for id, _ in pieces])
-    return Text(tuple(ids), ((0, 0), *(place for _, place in pieces), (0, 0)), len(pieces) < len(every))
+    return EncodedText(tuple(ids), ((0, 0), *(place for _, place in pieces), (0, 0)), len(pieces) < len(every))
 
 
 def padded_batch(
@@ -212,7 +212,7 @@ class EpochTrained(Fitted, Generic[R]):
         """Train on the rows of these ``lengths`` (in tokens), from the last epoch that ``fit.checkpoint`` has."""
         epochs, patience, rate = self.config.epochs, getattr(self.config, "patience", 0), self.config.learning_rate
         optimizer = torch.optim.AdamW(self.weights.values(), lr=rate, eps=EPSILON, weight_decay=0.0, fused=True)
-        checkpoint = Checkpoint(fit)
+        checkpoint = EpochCheckpoint(fit)
         best = checkpoint.read(self, optimizer)
         gold = [row.label for row in fit.validation]
         for epoch in range(len(self.history) + 1, epochs + 1):
@@ -292,7 +292,7 @@ def best_epoch(scores: Sequence[float]) -> int:
     return max(range(len(scores)), key=lambda place: scores[place]) + 1
 
 
-class Checkpoint:
+class EpochCheckpoint:
     """What a training needs to go on after an epoch: weights, AdamW's moments of them, and the history, in a file."""
 
     def __init__(self, fit: Fit) -> None:

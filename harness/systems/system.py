@@ -1,6 +1,6 @@
 """What those who run and cost cells ask of whatever trains them: one way from the rows of a task to trained cells.
 
-Three exist: ``Lanes`` trains all cells of a pack in one loop, ``Library`` one cell at a time through the adapters
+Three exist: ``LaneSystem`` trains all cells of a pack in one loop, ``Library`` one cell at a time through the adapters
 library, and ``FittedSystem`` those of a system that is no adapter. Whoever runs, costs or reports cells knows none of
 them; it asks the one that a cell's spec names.
 
@@ -109,7 +109,7 @@ def bottleneck_bytes(spec: Mapping[str, Any], backbone: Backbone) -> int:
     return 4 * (adapters + (width + 1) * (width + outputs))
 
 
-class Lanes(System):
+class LaneSystem(System):
     """All cells of a pack in one loop over the frozen backbone (harness.training.lanes): the default, the fast way."""
 
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
@@ -238,7 +238,7 @@ class FittedSystem(System):
                 fitted.save,
                 rows,
                 logits,
-                recipe.Fitted(fitted.best_epoch, score, history),
+                recipe.KeptEpoch(fitted.best_epoch, score, history),
                 proofs=proofs,
                 unanswered={name: unanswered_of(getattr(rows, name), part) for name, part in predicted.items()},
                 spans={name: part.spans or () for name, part in predicted.items()},

@@ -43,7 +43,7 @@ from harness.training import model
 from harness.training.batches import collate, evaluation_batches, training_batches
 from harness.training.inputs import Encoded
 from harness.training.objective import Best, Objective
-from harness.training.recipe import Attempt, Fitted, Labels, Part, Recipe, Trained, cuts_of, encoded, finite
+from harness.training.recipe import Attempt, KeptEpoch, Labels, Part, Recipe, Trained, cuts_of, encoded, finite
 from harness.training.tensors import to_device
 from tasks import metrics
 
@@ -153,7 +153,7 @@ class Trainer:
         self.device = model.device
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
 
-    def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> Fitted:
+    def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> KeptEpoch:
         """Train for all epochs and put the weights of the best validation epoch (the earliest of equals) back."""
         recipe = self.recipe
         optimizer, schedule = self.optimizer(recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size))
@@ -168,7 +168,7 @@ class Trainer:
             best.keep(lane, [score], epoch)
             on_epoch(epoch, recipe.epochs)
         best.restore(lane)
-        return Fitted(best.epochs[0], best.score(0), history)
+        return KeptEpoch(best.epochs[0], best.score(0), history)
 
     def predict(self, part: Part) -> NDArray[np.float32]:
         """Logits of shape ``[rows, outputs]``, dropout off, in the order of ``part``; the mean over a row's windows."""

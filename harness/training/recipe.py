@@ -241,7 +241,7 @@ def cuts_of(parts: Mapping[str, Part]) -> dict[str, dict[str, int]]:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class KeptEpoch:
     """What training leaves: the epoch that was kept (from 1), its validation score, and the history per epoch.
 
     A system without epochs has none that was kept, and no history.
@@ -267,7 +267,7 @@ class Trained:
     save: Callable[[Path], None] | None
     rows: Rows
     logits: dict[str, NDArray[np.float32]]
-    fitted: Fitted
+    fitted: KeptEpoch
     cut: dict[str, dict[str, int]] = field(default_factory=dict)
     proofs: dict[str, Any] = field(default_factory=dict)
     spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)

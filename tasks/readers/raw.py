@@ -31,7 +31,7 @@ MOST_SHOWN = 8  # dotted names in a message
 LONGEST_NAME = 40  # letters of a cell that is repeated in a message; a longer one may be a text
 
 
-class Listing(str):
+class ListColumn(str):
     """The name of a column whose cells may be lists of single values, which are read as JSON writes them."""
 
 
@@ -138,11 +138,11 @@ def flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object]
 def cell(where: str, column: str, value: object) -> str:
     """A typed value as text: null and NaN are empty; BadRow for an object or a list, with the dotted names in it.
 
-    A list is one in a column that is a ``Listing``.
+    A list is one in a column that is a ``ListColumn``.
     """
     if isinstance(value, str):
         return value
-    if isinstance(column, Listing) and isinstance(value, list):
+    if isinstance(column, ListColumn) and isinstance(value, list):
         if not any(isinstance(item, Mapping | list) for item in value):
             return text_of(value)
     if isinstance(value, Mapping | list):

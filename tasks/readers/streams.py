@@ -116,7 +116,7 @@ def _undecodable_line(path: Path, encoding: str) -> int:
                 return line
 
 
-class Readable(Protocol):
+class ByteStream(Protocol):
     """What gives bytes."""
 
     def read(self, size: int, /) -> bytes:
@@ -157,7 +157,7 @@ class _UnpackedFile(io.RawIOBase):
         self._file.close()
         super().close()
 
-    def _open_source(self) -> Readable:
+    def _open_source(self) -> ByteStream:
         """The stream that decompresses; an archive's only member."""
         ending = self._path.suffix.lower()
         if ending == ".gz":

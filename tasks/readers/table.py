@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
 from tasks.readers.labels import LISTED, UNIT, cell_of, label_text, names_between
-from tasks.readers.raw import Cells, Listing, Raw, read_raw, text_lines
+from tasks.readers.raw import Cells, ListColumn, Raw, read_raw, text_lines
 from tasks.readers.rows import (
     RawRow,
     column_name,
@@ -113,7 +113,7 @@ def _unlabelled_columns(task: Task) -> tuple[str, ...]:
 def label_columns(task: Task) -> tuple[str, ...]:
     """Names of the raw columns that hold the label."""
     column = task.label.column
-    return task.label.columns or (Listing(column) if task.label.separator == LISTED else column,)
+    return task.label.columns or (ListColumn(column) if task.label.separator == LISTED else column,)
 
 
 def _marks_at(task: Task, raw: Raw) -> list[int]:

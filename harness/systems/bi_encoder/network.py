@@ -21,7 +21,7 @@ from harness.study.systems import Fit, Place, Predicted, Span
 from harness.systems.attributions import Reading
 from harness.systems.bi_encoder import BiEncoderSettings
 from harness.systems.dropout import Attention
-from harness.systems.epochs import EpochTrained, LossOf, Text, in_batches, padded_batch, read_text, unpadded
+from harness.systems.epochs import EncodedText, EpochTrained, LossOf, in_batches, padded_batch, read_text, unpadded
 from harness.systems.weights import load_encoder
 from harness.training.tensors import to_device
 from tasks.rationales import placed
@@ -110,8 +110,8 @@ def weighted_loss(
 class Pair(NamedTuple):
     """A response and its post: all earlier turns, of which the end is what is left out if they are long."""
 
-    response: Text
-    post: Text
+    response: EncodedText
+    post: EncodedText
     is_cut: bool
 
     @property
@@ -175,7 +175,7 @@ class TrainedBiEncoder(EpochTrained[Pair]):
 
         return loss
 
-    def _marked(self, row: Example, text: Text) -> NDArray[np.int64]:
+    def _marked(self, row: Example, text: EncodedText) -> NDArray[np.int64]:
         """1 for every token of a row's rationale. A text without one is marked after its first token, or nowhere."""
         if not row.rationale:
             marks = np.full(len(text.ids), int(self.config.marks_all_without))
@@ -214,7 +214,7 @@ class TrainedBiEncoder(EpochTrained[Pair]):
             levels, marks = self.network(responses, *self._posts([pair.post for pair in pairs]))
         return levels.float(), None if marks is None else marks.float()
 
-    def _posts(self, posts: Sequence[Text]) -> tuple[dict[str, Tensor], Tensor | None]:
+    def _posts(self, posts: Sequence[EncodedText]) -> tuple[dict[str, Tensor], Tensor | None]:
         """A batch of posts, and its mask; without one, posts are padded to their full length."""
         fixed = None if self.config.is_masked else self.config.tokens
         batch = padded_batch([text.ids for text in posts], self.tokenizer.padding, self.device, fixed)
@@ -232,7 +232,7 @@ class TrainedBiEncoder(EpochTrained[Pair]):
         return Reading(response, self.embeddings, self.tokenizer.padding, logits)
 
 
-def _spans(number: int, text: Text, shares: NDArray[np.float32]) -> Iterator[Span]:
+def _spans(number: int, text: EncodedText, shares: NDArray[np.float32]) -> Iterator[Span]:
     """Runs of tokens of a text whose ``shares [tokens]`` of being marked are above a half, as spans of characters."""
     tokens = [(place, float(share)) for place, share in zip(text.offsets, shares, strict=False) if place[0] < place[1]]
     for is_marked, run in groupby(tokens, key=lambda token: token[1] > 0.5):

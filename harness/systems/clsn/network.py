@@ -30,7 +30,7 @@ from harness.study.systems import Fit, Place
 from harness.systems.attributions import Reading
 from harness.systems.clsn import ClsnSettings
 from harness.systems.dropout import PADDING, Attention
-from harness.systems.epochs import CUTS, EpochTrained, LossOf, Text, padded_batch, read_text, unpadded
+from harness.systems.epochs import CUTS, EncodedText, EpochTrained, LossOf, padded_batch, read_text, unpadded
 from harness.systems.weights import load_encoder
 from harness.training.batches import padded
 from harness.training.objective import cross_entropy, focal
@@ -119,7 +119,7 @@ class Clsn(nn.Module):
         return vectors
 
 
-class Plain(nn.Module):
+class FirstTokenHeads(nn.Module):
     """The paper's empirical study (section 3.3): a linear head for each task on the first token's vector."""
 
     def __init__(self, encoder: nn.Module, wide: int, outputs: Sequence[int], *, dropout: float) -> None:
@@ -139,7 +139,7 @@ class Plain(nn.Module):
         return [first] * len(self.heads)
 
 
-class TrainedClsn(EpochTrained[Text]):
+class TrainedClsn(EpochTrained[EncodedText]):
     """A network of a target, and of a sibling where it has one, with its weights."""
 
     config: ClsnSettings
@@ -151,8 +151,8 @@ class TrainedClsn(EpochTrained[Text]):
         self.embeddings: nn.Module = encoder.get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         wide, parts = self.backbone.width, {"cascade": config.cascade, "label_signal": config.label_signal}
-        self.network: Clsn | Plain = (
-            Plain(encoder, wide, outputs, dropout=config.dropout)
+        self.network: Clsn | FirstTokenHeads = (
+            FirstTokenHeads(encoder, wide, outputs, dropout=config.dropout)
             if config.network == "plain"
             else Clsn(encoder, wide, outputs, width=config.width, dropout=config.dropout, **parts)
         ).to(self.device)
@@ -164,11 +164,11 @@ class TrainedClsn(EpochTrained[Text]):
         """How many classes each task has, the target first."""
         return {"outputs": [fit.label.n_outputs, *(sibling.label.n_outputs for sibling in fit.siblings.values())]}
 
-    def read(self, rows: Sequence[Example]) -> list[Text]:
+    def read(self, rows: Sequence[Example]) -> list[EncodedText]:
         """The beginnings of the rows' own texts."""
         return [read_text(self.tokenizer, row.text, self.config.tokens) for row in rows]
 
-    def loss_of(self, fit: Fit, rows: Sequence[Text]) -> LossOf:
+    def loss_of(self, fit: Fit, rows: Sequence[EncodedText]) -> LossOf:
         """The weighted loss of all tasks (12)."""
         config, labels = self.config, [torch.from_numpy(of_task) for of_task in labels_of(fit)]
         weights = (config.target_weight, config.sibling_weight)[: len(labels)]
@@ -185,11 +185,11 @@ class TrainedClsn(EpochTrained[Text]):
 
         return loss
 
-    def logits(self, rows: Sequence[Text]) -> Tensor:
+    def logits(self, rows: Sequence[EncodedText]) -> Tensor:
         """Those of the target's classes."""
         return self.of_tasks(rows)[0]
 
-    def of_tasks(self, rows: Sequence[Text]) -> list[Tensor]:
+    def of_tasks(self, rows: Sequence[EncodedText]) -> list[Tensor]:
         """Logits in fp32 of every task, each ``[n, classes]``."""
         length = padded(max(len(text.ids) for text in rows), self.backbone.max_tokens)
         batch = padded_batch([text.ids for text in rows], self.tokenizer.padding, self.device, length)

@@ -18,7 +18,7 @@ from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place
 from harness.systems.attributions import Reading
 from harness.systems.encoder import EncoderSettings
-from harness.systems.epochs import CUTS, EpochTrained, LossOf, Text, padded_batch, unpadded
+from harness.systems.epochs import CUTS, EncodedText, EpochTrained, LossOf, padded_batch, unpadded
 from harness.systems.weights import load_encoder, resolve_encoder, with_products
 from harness.training.batches import padded
 from harness.training.inputs import sides
@@ -170,5 +170,5 @@ class TrainedEncoder(EpochTrained[Window]):
             made: Tensor = self.network(unpadded(vectors), is_target.expand(len(vectors), -1))
             return made
 
-        text = Text(window.ids, tuple(offsets), window.is_cut)
+        text = EncodedText(window.ids, tuple(offsets), window.is_cut)
         return Reading(text, self.embeddings, self.tokenizer.padding, logits)

@@ -29,7 +29,7 @@ from harness.systems.micromodels.parts import (
     Floats,
     Machine,
     Seeds,
-    Sentences,
+    SentenceVectors,
     chosen_threshold,
     encoder_of,
     feature,
@@ -110,7 +110,9 @@ class Micromodels(Fitted):
         (folder / "micromodels.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
-def features(rows: int, sentences: Sentences, mechanisms: Mapping[str, Seeds], left_out: Sequence[str] = ()) -> Floats:
+def features(
+    rows: int, sentences: SentenceVectors, mechanisms: Mapping[str, Seeds], left_out: Sequence[str] = ()
+) -> Floats:
     """A cosine per mechanism ``[rows, mechanisms]``; ``left_out`` as ``nearest`` has it."""
     columns = [nearest(sentences, seeds, left_out).cosines for seeds in mechanisms.values()]
     return np.stack([feature(sentences, cosines, rows) for cosines in columns], axis=1)

@@ -147,7 +147,7 @@ class Seeds(NamedTuple):
     places: NDArray[np.int64]
 
 
-class Sentences(NamedTuple):
+class SentenceVectors(NamedTuple):
     """Of every sentence the number of its row, its characters, and its vector ``[sentences, width]``."""
 
     rows: NDArray[np.int64]
@@ -162,7 +162,7 @@ class Nearest(NamedTuple):
     seeds: NDArray[np.int64]
 
 
-def nearest(sentences: Sentences, seeds: Seeds, left_out: Sequence[str] = ()) -> Nearest:
+def nearest(sentences: SentenceVectors, seeds: Seeds, left_out: Sequence[str] = ()) -> Nearest:
     """The nearest seed of every sentence; with ``left_out``, the ids of the rows, none of a sentence's own row."""
     if not len(sentences.rows) or not len(seeds.ids):
         count = len(sentences.rows)
@@ -176,19 +176,19 @@ def nearest(sentences: Sentences, seeds: Seeds, left_out: Sequence[str] = ()) ->
     return Nearest(np.clip(values, FARTHEST, 1.0), best)
 
 
-def feature(sentences: Sentences, cosines: Floats, rows: int) -> Floats:
+def feature(sentences: SentenceVectors, cosines: Floats, rows: int) -> Floats:
     """The largest cosine of the sentences of each row ``[rows]``."""
     largest = np.full(rows, FARTHEST)
     np.maximum.at(largest, sentences.rows, cosines)
     return largest
 
 
-def read(rows: Sequence[Example], encoder: Backbone, device: Device) -> Sentences:
+def read(rows: Sequence[Example], encoder: Backbone, device: Device) -> SentenceVectors:
     """The sentences of rows and their vectors."""
     places = [(number, place) for number, row in enumerate(rows) for place in sentences_in(row.text)]
     texts = [rows[number].text[start:end] for number, (start, end) in places]
     numbers = np.array([number for number, _ in places], dtype=np.int64)
-    return Sentences(numbers, [place for _, place in places], vectors_of(texts, encoder, device))
+    return SentenceVectors(numbers, [place for _, place in places], vectors_of(texts, encoder, device))
 
 
 def seeds_of(rows: Sequence[Example], encoder: Backbone, device: Device) -> Seeds:
@@ -203,7 +203,7 @@ def seeds_of(rows: Sequence[Example], encoder: Backbone, device: Device) -> Seed
 
 
 def chosen_threshold(
-    thresholds: Sequence[float], rows: Sequence[Example], sentences: Sentences, cosines: Floats
+    thresholds: Sequence[float], rows: Sequence[Example], sentences: SentenceVectors, cosines: Floats
 ) -> float:
     """The threshold of the highest T-F1 of words on these rows, the lowest of equals; BadInput if none marks any.
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.study.systems import Fit, Fitted, Kind, Leaving, Place, Predicted, Reads, counted_wrong
-from harness.systems.prompted.asked import Asked, PromptedSettings, form_of
+from harness.systems.prompted.asked import PromptedSettings, ServedModel, form_of
 from harness.systems.prompted.asking import LOCAL_SETTINGS, Answers, likely_tokens
 from harness.systems.prompted.prompts import TEMPLATES, Shot, checked_template, prompt_of
 from harness.systems.prompted.server import is_this_machine
@@ -51,9 +51,9 @@ class Prompted(Fitted):
         """A model that nothing has been asked; BadInput where it cannot be, for want of an address or of weights."""
         self.instruction: Instruction
         self.config, self.instruction, self.shots, self.template = config, instruction, shots, template
-        self.model: Asked | Ranked
+        self.model: ServedModel | Ranked
         if not config.weights:
-            self.model = Asked(config, instruction, place.answers)
+            self.model = ServedModel(config, instruction, place.answers)
             return
         from harness.systems.prompted.ranked import Ranked  # which loads torch
 

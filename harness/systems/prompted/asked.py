@@ -63,7 +63,7 @@ class PromptedSettings(CallSettings):
             checked_template(template)
 
 
-class Asked:
+class ServedModel:
     """A model behind a server; BadInput where no address or folder of answers is known."""
 
     def __init__(self, config: PromptedSettings, instruction: Instruction, folder: Path | None) -> None:
@@ -71,9 +71,9 @@ class Asked:
         self.config, self.instruction, self.folder = config, instruction, folder
         self.asker = config.asker(folder, form_of(config, instruction))
 
-    def asked_by(self, instruction: Instruction) -> Asked:
+    def asked_by(self, instruction: Instruction) -> ServedModel:
         """The same model, asked by other words."""
-        return Asked(self.config, instruction, self.folder)
+        return ServedModel(self.config, instruction, self.folder)
 
     def predicted(
         self, rows: Sequence[Example], template: str, shots: Sequence[Shot], *, is_trial: bool = False

@@ -112,7 +112,7 @@ def outlay(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Out
 
 
 @dataclass(frozen=True)
-class Rated:
+class ModelRatings:
     """What a model has answered: its readings, by whom, and what that cost whenever it was paid for."""
 
     readings: list[Reading]
@@ -121,7 +121,7 @@ class Rated:
     cost: Mapping[str, float]
 
 
-def ask(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Rated:
+def ask(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> ModelRatings:
     """Ask a model for what is not kept, so many times as the settings repeat; BadInput where that cannot be had."""
     asker = settings.asker(answers, settings.form)
     answered = asker.ask([item.prompt for item in wanted], settings.repeats)
@@ -132,7 +132,7 @@ def ask(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Rated:
     every: list[Answer] = [answer for own in answered for answer in own]
     name = asker.model if asker.model.isprintable() else ""  # as the server calls it, a dated name perhaps
     rater = f"{name or settings.model} {max(answer.day for answer in every)}"
-    return Rated(readings, rater, len(every), cost_of(every, settings))
+    return ModelRatings(readings, rater, len(every), cost_of(every, settings))
 
 
 def missing(readings: Sequence[Reading], constructs: Mapping[str, Construct]) -> list[str]:

@@ -21,7 +21,7 @@ from harness.training.lanes.masks import draw
 from harness.training.lanes.offloaded import Offloaded
 from harness.training.lanes.state import FlatWeights, LaneAdamW, LaneState, rate_factor
 from harness.training.objective import Best, Objective, total_weight
-from harness.training.recipe import Fitted, Part, Recipe, finite
+from harness.training.recipe import KeptEpoch, Part, Recipe, finite
 from harness.training.tensors import to_device
 from tasks import metrics
 
@@ -74,7 +74,7 @@ class LaneTrainer:
         self.best = Best(self.state.trained, len(recipe.learning_rates))
         self.history: list[list[dict[str, float | int | None]]] = [[] for _ in recipe.learning_rates]
 
-    def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> list[Fitted]:
+    def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> list[KeptEpoch]:
         """Train the epochs that are left; every lane gets the weights of its own best one (earliest of equals) back."""
         recipe = self.recipe
         steps = recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size)
@@ -95,9 +95,9 @@ class LaneTrainer:
             history.append({"epoch": epoch, "train_loss": finite(mean), "validation": finite(score)})
         self.epoch = epoch
 
-    def fitted(self) -> list[Fitted]:
+    def fitted(self) -> list[KeptEpoch]:
         """What every lane has come to so far."""
-        return [Fitted(self.best.epochs[lane], self.best.score(lane), own) for lane, own in enumerate(self.history)]
+        return [KeptEpoch(self.best.epochs[lane], self.best.score(lane), own) for lane, own in enumerate(self.history)]
 
     def predict(self, part: Part) -> NDArray[np.float32]:
         """Logits ``[K, rows, outputs]`` in the order of ``part``, dropout off."""

@@ -44,14 +44,14 @@ from harness.training.lanes.frozen import PRECISIONS, freeze
 from harness.training.lanes.state import LaneState, fresh, gates, parameter_names, put_back, saved_adapter, stacked
 from harness.training.memory import free_bytes, run_in_chunks, shape_of
 from harness.training.model import stored_adapter
-from harness.training.recipe import Attempt, Fitted, Part, Recipe, Trained, cuts_of, encoded, finite
+from harness.training.recipe import Attempt, KeptEpoch, Part, Recipe, Trained, cuts_of, encoded, finite
 
 Weights = dict[str, Tensor]  # of an adapter, by our names (state.parameter_names)
 UPS, UP_BIASES = "adapter_up.weight", "adapter_up.bias"
 
 
 @dataclass(frozen=True)
-class Merge:
+class MergedIntermediate:
     """A merged intermediate: its weights, and what each parent counted, by task."""
 
     weights: Weights
@@ -71,7 +71,7 @@ class Merge:
         return {"merge": {"sha256": self.sha256, "weights": dict(self.parents)}}
 
 
-def merge_of(cell: Cell, store: Store, start: Weights) -> Merge:
+def merge_of(cell: Cell, store: Store, start: Weights) -> MergedIntermediate:
     """The merged intermediate of a cell from its parents' stored adapters; ``start`` is a fresh adapter of its seed.
 
     NoWeights for a parent whose weights were left out of its record, Undecided where nothing decides about them.
@@ -80,7 +80,9 @@ def merge_of(cell: Cell, store: Store, start: Weights) -> Merge:
     parents = weights_of(recipe, store)
     adapters = [parent_adapter(store, recipe["parents"][name], name) for name in parents]
     check_shapes(recipe["rule"], adapters)
-    return Merge(merged(recipe["rule"], adapters, list(parents.values()), start, recipe.get("keep", 1.0)), parents)
+    return MergedIntermediate(
+        merged(recipe["rule"], adapters, list(parents.values()), start, recipe.get("keep", 1.0)), parents
+    )
 
 
 def parent_adapter(store: Store, key: str, task: str) -> Weights:
@@ -175,7 +177,7 @@ class Finished:
 
     weights: dict[str, Tensor]
     logits: dict[str, NDArray[np.float32]]
-    fitted: Fitted
+    fitted: KeptEpoch
     proofs: dict[str, Any]
     lanes: int
 
@@ -191,7 +193,7 @@ class Finished:
         """The lane that was kept."""
         facts = checkpoint.facts
         score = math.nan if facts["validation"] is None else facts["validation"]
-        fitted = Fitted(facts["best_epoch"], score, facts["history"])
+        fitted = KeptEpoch(facts["best_epoch"], score, facts["history"])
         logits = {name: tensor.numpy() for name, tensor in _group(checkpoint, "logits").items()}
         return Finished(_group(checkpoint, "weights"), logits, fitted, facts["checked"], facts["lanes"])
 
@@ -316,7 +318,7 @@ def lane_trainer(attempt: Attempt, pad_id: int, device: torch.device) -> LaneTra
 
 
 @dataclass(frozen=True)
-class Lanes:
+class LaneAttempt:
     """An attempt with its encoded rows, its checkpoints and its device; each of its lanes is one cell.
 
     ``begin`` puts lanes where they start, from an attempt, the id of padding and the device.
@@ -396,7 +398,7 @@ def train_lanes(attempt: Attempt) -> list[Trained]:
     recipe, device = attempt.recipe, attempt.device.ready()
     points = Checkpoints(attempt.store, attempt.run, len(attempt.cells), device)
     rows, parts, tokenizer = encoded(attempt.cells[0], attempt.backbone, attempt.splits)
-    finished = Lanes(attempt, parts, tokenizer.padding, points, device).train()
+    finished = LaneAttempt(attempt, parts, tokenizer.padding, points, device).train()
     network = cache(lambda: with_target(recipe, attempt.backbone))  # loaded when the first lane is saved
 
     def save(weights: Mapping[str, Tensor], folder: Path) -> None:

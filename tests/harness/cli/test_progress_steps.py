@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from harness.cli.terminal import Progress, Steps
+from harness.cli.terminal import ProgressBar, Steps
 from harness.run.grid import GridReport, Outcome
 from tests.support.studies.small_study import small_study, steps_of
 
@@ -26,7 +26,7 @@ def test_a_terminal_gets_a_bar(capsys, monkeypatch):
 
 def test_a_line_names_the_cell_that_has_ended_not_the_one_that_is_trained(capsys, tmp_path):
     one, other, below = (step.pack.cells[0] for step in steps_of(small_study(tmp_path))[:3])
-    progress, report = Progress(4, quiet=False), GridReport()
+    progress, report = ProgressBar(4, quiet=False), GridReport()
     outcomes = [Outcome(one, was_run=False), Outcome(other), Outcome(below, "disk full"), Outcome(below, "", False)]
     for outcome in outcomes:
         progress.on_epoch("another", 1, 4)

@@ -10,7 +10,7 @@ from torch import nn
 from harness.study.systems import Place, kind_of
 from harness.systems import attributions
 from harness.systems.attributions import Attribution, Readable, Reading, advantage, attribution
-from harness.systems.epochs import Text
+from harness.systems.epochs import EncodedText
 from tests.support.systems.trained import handed, rows_of
 
 pytest.importorskip("captum", reason="explain needs its extra")
@@ -33,7 +33,7 @@ def reading_of(logits, ids=(1, 5, 6, 7, 2)):
     torch.manual_seed(1)
     embeddings = nn.Embedding(9, 4)
     offsets = tuple((0, 0) if place in (0, len(ids) - 1) else (place, place + 1) for place in range(len(ids)))
-    return Reading(Text(ids, offsets), embeddings, 0, logits)
+    return Reading(EncodedText(ids, offsets), embeddings, 0, logits)
 
 
 def test_of_a_linear_network_a_token_adds_its_own_product():

@@ -25,7 +25,7 @@ from harness.systems.micromodels.parts import (
     FARTHEST,
     Machine,
     Seeds,
-    Sentences,
+    SentenceVectors,
     chosen_threshold,
     encoder_of,
     feature,
@@ -125,7 +125,7 @@ def test_a_folder_that_does_something_else_is_refused_in_a_line(tmp_path, poolin
 # Features by hand: three replies, of two sentences, of one, and of none.
 
 
-SENTENCES = Sentences(
+SENTENCES = SentenceVectors(
     np.array([0, 0, 1]), [(0, 4), (5, 9), (0, 4)], np.array([[1, 0], [0.6, 0.8], [0, 1]], dtype=np.float32)
 )
 SEEDS = Seeds(np.array([[1, 0], [0.8, 0.6]], dtype=np.float32), ("a", "b"), np.array([[0, 4], [-1, -1]]))
@@ -149,7 +149,7 @@ def test_a_row_s_own_rationales_are_left_out_of_its_features():
 def test_without_a_seed_or_a_sentence_a_feature_is_the_farthest():
     none = Seeds(SEEDS.vectors[:0], (), SEEDS.places[:0])
     assert nearest(SENTENCES, none).cosines.tolist() == [FARTHEST] * 3
-    empty = Sentences(np.zeros(0, dtype=np.int64), [], SENTENCES.vectors[:0])
+    empty = SentenceVectors(np.zeros(0, dtype=np.int64), [], SENTENCES.vectors[:0])
     assert feature(empty, nearest(empty, SEEDS).cosines, 2).tolist() == [FARTHEST] * 2
 
 
@@ -160,7 +160,7 @@ ROWS = (
     Example("v0", "g", "g", (), "so sorry. bye now.", 1, ("so sorry",)),
     Example("v1", "g", "g", (), "go away please.", 0, ()),
 )
-READ = Sentences(np.array([0, 0, 1]), [(0, 9), (10, 18), (0, 15)], SENTENCES.vectors)
+READ = SentenceVectors(np.array([0, 0, 1]), [(0, 9), (10, 18), (0, 15)], SENTENCES.vectors)
 
 
 def test_validation_chooses_the_threshold_of_the_highest_token_f1_and_of_equals_the_lowest():

@@ -14,7 +14,7 @@ from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.training import recipe
 from harness.training.inputs import Rows
-from harness.training.recipe import Fitted, Trained, collapsed_on_validation
+from harness.training.recipe import KeptEpoch, Trained, collapsed_on_validation
 from tasks.task import Example
 
 FILES = ("test.parquet", "adapter/adapter.safetensors")
@@ -26,7 +26,7 @@ def made(logits, *, loss=0.5, test=None, labels=(0, 1, 0, 1), train=(0, 0, 1)):
     arrays = {"validation": np.array(logits, np.float32), "test": np.array(test or logits, np.float32)}
     rows = Rows(rows_with(train), rows_with(labels), rows_with(labels))
     history = [{"epoch": 1, "train_loss": loss, "validation": 0.5}]
-    return Trained(None, rows, arrays, Fitted(1, 0.5, history))
+    return Trained(None, rows, arrays, KeptEpoch(1, 0.5, history))
 
 
 def rows_with(labels):
