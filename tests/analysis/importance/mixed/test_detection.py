@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.importance.detection import (
+    HARDER,
     OWN,
     SHARES,
     SMALLEST,
@@ -97,3 +98,12 @@ def test_the_size_that_is_found_often_enough_lies_between_those_tried() -> None:
     assert found.points_per_step["falling"] == pytest.approx(2.5)  # from .7, as .6 is below what came before
     assert np.isnan(found.share["never"])
     assert found.share["at once"] == SHARES[0]
+
+
+def test_intermediates_of_a_family_are_alike_where_families_differ_and_not_where_tasks_do(grid: Grid) -> None:
+    first, other = np.flatnonzero(grid.family == np.bincount(grid.family).argmax())[:2]
+    alike = {}
+    for name, background in HARDER.items():
+        rows = background(grid, 500, np.random.default_rng(1)).mean(axis=1)  # over targets [tasks, grids]
+        alike[name] = np.corrcoef(rows[first], rows[other])[0, 1]
+    assert alike["family effects"] > 0.6 and abs(alike["task effects"]) < 0.3
