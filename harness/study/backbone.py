@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -254,7 +254,7 @@ def refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
 
 
 def hub_folder(
-    name: str, files: Sequence[str], what: str, advice: str, revision: str = "", error: type[BadInput] = BadBackbone
+    name: str, files: list[str], what: str, advice: str, revision: str = "", error: type[BadInput] = BadBackbone
 ) -> Path:
     """The folder of a repository's commit in the hub's cache, of which only these files (patterns) are downloaded.
 
