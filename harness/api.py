@@ -526,7 +526,7 @@ def probe_stored(
     from analysis.results.probes import Probed, asked_of, inserted_frame, not_asked, probes
     from harness.raw.holdings import stored_splits
     from harness.scoring.probe.inserted import inserted
-    from harness.scoring.probe.measured import Asked, Probe
+    from harness.scoring.probe.measured import Probe, ProbedCell
 
     @cache
     def splits_of(task: str) -> Splits:
@@ -535,7 +535,7 @@ def probe_stored(
     asked = asked_of(store, manifest, systems, tasks)
     cells = [cell for contestants in asked.values() for contestant in contestants for cell in contestant.cells]
     probe = Probe(store, manifest, splits_of, device)
-    every = [Asked(cell.key, cell.target, cell.system) for cell in cells]
+    every = [ProbedCell(cell.key, cell.target, cell.system) for cell in cells]
     probe.run(every, watch)
     counts, missing = inserted(store, manifest, every, conversations, device) if conversations else ([], {})
     left_out = not_asked(store, manifest) | probe.missing | missing

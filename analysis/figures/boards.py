@@ -18,7 +18,7 @@ from adapters_store.roles import SYSTEM, TRANSFER
 from analysis.figures import plan
 from analysis.figures.drawing import COLOUR, PALE, Drawing, figure_of, make_plain, shortened
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import Box, Dot, Item, Label, Line, Mark, Plan, Planned
+from analysis.figures.plan import Box, Dot, FigurePlan, LegendItem, Mark, PlannedFigure, StraightLine, TextLabel
 from analysis.gains.cells import Manifest
 from analysis.results.comparisons import FULL, LEARNS, TEACHES, context_by_task
 from analysis.results.leaderboard import Leaderboard
@@ -54,7 +54,7 @@ OWN, OTHERS = "#2166ac", "#a0522d"  # adapters, and systems
 ROW, HEAD, FOOT = 9.0, 19.0, 11.0  # points of a row, and of a panel's title and axis
 NAMES, SCORES = 0.40, 17.0  # share of a panel's width for names, and points for scores
 HIGHEST = 585.0  # points of all panels of a page
-DEPTHS: list[type] = [Box, Line, Dot]
+DEPTHS: list[type] = [Box, StraightLine, Dot]
 
 
 def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.Dat
     return framed(own.assign(panel=panels, row=rows), COLUMNS).reset_index(drop=True)
 
 
-def boards(study: StudyResults) -> Iterator[Planned]:
+def boards(study: StudyResults) -> Iterator[PlannedFigure]:
     """A panel per target for every setting."""
     board = study.leaderboard.board
     for setting in dict.fromkeys(board.setting):
@@ -77,10 +77,10 @@ def boards(study: StudyResults) -> Iterator[Planned]:
         yield board_of(board_frame(board, study.manifest, setting), title, setting)
 
 
-def board_of(frame: pd.DataFrame, title: str, setting: str) -> Planned:
+def board_of(frame: pd.DataFrame, title: str, setting: str) -> PlannedFigure:
     """The figure of a frame of contestants."""
     caption = f"{BOARD_CAPTION}{plan.training_data(setting)}"
-    return Planned(plan.of_setting(BOARD, setting), title, frame, board_plan, board_words, caption, board_parts)
+    return PlannedFigure(plan.of_setting(BOARD, setting), title, frame, board_plan, board_words, caption, board_parts)
 
 
 def board_parts(frame: pd.DataFrame, name: str, *, width: float = plan.PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -95,7 +95,7 @@ def _height(rows: int) -> float:
     return HEAD + ROW * rows + FOOT + plan.GAP
 
 
-def board_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Plan:
+def board_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> FigurePlan:
     """A panel per target, side by side on ``width`` cm at most, each on an axis of its own."""
     frame, targets = plan.with_texts(frame, ["row"]), list(dict.fromkeys(frame.target))
     across, panel_width, full = plan.panels_on(width, len(targets))
@@ -112,10 +112,10 @@ def board_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> 
     # What the marks mean; those that do not occur are left out.
     is_system = frame.role == SYSTEM
     items = (
-        Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval", is_system.any()),
-        Item(_key(OWN, OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
-        Item(lambda x, y: [Dot(x + 2.0, y, 1.9, plan.SOFT, plan.SOFT, 0.8)], 4.0, "highest, or tied with it"),
-        Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", plan.SOFT, 0.8)], 4.0, "lower, or not tested"),
+        LegendItem(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval", is_system.any()),
+        LegendItem(_key(OWN, OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
+        LegendItem(lambda x, y: [Dot(x + 2.0, y, 1.9, plan.SOFT, plan.SOFT, 0.8)], 4.0, "highest, or tied with it"),
+        LegendItem(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", plan.SOFT, 0.8)], 4.0, "lower, or not tested"),
     )
     return plan.finished(layers, items, top, full, board_words(frame, title))
 
@@ -130,7 +130,7 @@ def _axis(part: pd.DataFrame) -> tuple[float, float]:
     return low, max(high, low + 0.1)
 
 
-def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[Mark], list[Label]]:
+def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[Mark], list[TextLabel]]:
     """The marks and the texts of a panel from its upper left corner."""
     left, right, first = x + NAMES * width, x + width - SCORES, y + HEAD
     last, (low, high) = first + ROW * len(part), _axis(part)
@@ -141,24 +141,24 @@ def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[M
     marks: list[Mark] = [Box(left, first, right - left, last - first, "", plan.GRID, 0.6)]
     names = list(_title(part, x, y, width))
     if (ranked := part.score[part["rank"].notna()]).size:
-        marks.append(Line(at(ranked.max()), first, at(ranked.max()), last, plan.GRID, 0.9))
+        marks.append(StraightLine(at(ranked.max()), first, at(ranked.max()), last, plan.GRID, 0.9))
     for place, row in enumerate(part.itertuples()):
         middle = first + ROW * (place + 0.5)
         text, base = plan.fitting(row.row, plan.SMALLEST, left - x - 3.0), middle + plan.CAPITAL * plan.SMALLEST
-        names.append(Label(left - 3.0, base, text, plan.SMALLEST, "end"))
+        names.append(TextLabel(left - 3.0, base, text, plan.SMALLEST, "end"))
         value = bare(row.score).replace("-", plan.MINUS) if np.isfinite(row.score) else "none"
-        names.append(Label(x + width, base, value, plan.SMALLEST, "end", 0.0, plan.SOFT))
+        names.append(TextLabel(x + width, base, value, plan.SMALLEST, "end", 0.0, plan.SOFT))
         marks += _interval(row, at, middle)
     for score, end, anchor in ((low, left, "start"), (high, right, "end")):
         names.append(
-            Label(end, last + 7.5, f"{score:.1f}".replace("-", plan.MINUS), plan.SMALLEST, anchor, 0.0, plan.SOFT)
+            TextLabel(end, last + 7.5, f"{score:.1f}".replace("-", plan.MINUS), plan.SMALLEST, anchor, 0.0, plan.SOFT)
         )
     return marks, names
 
 
-def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[Label]:
-    yield Label(x, y + 7.0, plan.fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, plan.INK, True)
-    yield Label(x, y + 15.5, METRIC_NAMES[part.metric.iloc[0]], plan.SMALLEST, "start", 0.0, plan.SOFT)
+def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[TextLabel]:
+    yield TextLabel(x, y + 7.0, plan.fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, plan.INK, True)
+    yield TextLabel(x, y + 15.5, METRIC_NAMES[part.metric.iloc[0]], plan.SMALLEST, "start", 0.0, plan.SOFT)
 
 
 def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a row of the frame, and a function
@@ -168,13 +168,13 @@ def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a ro
     colour = OTHERS if row.role == SYSTEM else OWN
     marks: list[Mark] = []
     if np.isfinite([row.low, row.high]).all():
-        marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
+        marks.append(StraightLine(at(row.low), y, at(row.high), y, colour, 1.0))
     fill = colour if holds(row.is_tied) else "#ffffff"
     return [*marks, Dot(at(row.score), y, 1.9, fill, colour, 0.8)]
 
 
 def _key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
-    return lambda x, y: [Line(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.9, fill, colour, 0.8)]
+    return lambda x, y: [StraightLine(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.9, fill, colour, 0.8)]
 
 
 def board_words(frame: pd.DataFrame, title: str) -> str:
@@ -275,7 +275,7 @@ def reliability_frame(board: Leaderboard, manifest: Manifest, setting: str) -> p
     return framed(named.merge(errors, on=where).merge(bins, on=where), RELIABILITY_COLUMNS).reset_index(drop=True)
 
 
-def reliabilities(study: StudyResults) -> Iterator[Planned]:
+def reliabilities(study: StudyResults) -> Iterator[PlannedFigure]:
     """A band of panels per target for every setting in which a system has probabilities."""
     for setting in dict.fromkeys(study.leaderboard.reliability.setting):
         title = plan.title_of("Reliability of probabilities", study.manifest, setting, BELOW)
@@ -283,7 +283,7 @@ def reliabilities(study: StudyResults) -> Iterator[Planned]:
             reliability_frame(study.leaderboard, study.manifest, setting),
             plan.of_setting(RELIABILITY, setting),
         )
-        yield Planned(name, title, frame, reliability_plan, reliability_words, None, reliability_parts)
+        yield PlannedFigure(name, title, frame, reliability_plan, reliability_words, None, reliability_parts)
 
 
 def reliability_parts(
@@ -306,7 +306,7 @@ def _height_of_band(systems: int, across: int, side: float) -> float:
     return TARGET_HEAD + ceil(systems / across) * (NAME + side + BELOW_PANEL) + plan.GAP
 
 
-def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Plan:
+def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> FigurePlan:
     """A band per target, in it a panel per contestant, all axes from 0 to 1."""
     frame, full = plan.with_texts(frame, ["row"]), width * plan.POINTS_PER_CM
     across, side = _panels(width)
@@ -314,7 +314,7 @@ def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAG
     layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
     for _, band in frame.groupby("target", sort=False):
         name = plan.fitting(band.panel.iloc[0], 7.4, full - 2 * plan.EDGE)
-        layers["names"].append(Label(plan.EDGE, top + 8.0, name, 6.8, "start", 0.0, plan.INK, True))
+        layers["names"].append(TextLabel(plan.EDGE, top + 8.0, name, 6.8, "start", 0.0, plan.INK, True))
         for place, (_, own) in enumerate(band.groupby("system", sort=False)):
             x = plan.EDGE + (place % across) * (side + AXIS + plan.GAP) + AXIS
             y = top + TARGET_HEAD + (place // across) * (NAME + side + BELOW_PANEL) + NAME
@@ -326,15 +326,15 @@ def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAG
     # What the marks mean; those that do not occur are left out.
     is_system = frame.role == SYSTEM
     items = (
-        Item(_reliability_key(OTHERS), 16.0, "system: share of right answers of a bin", is_system.any()),
-        Item(_reliability_key(OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
-        Item(lambda x, y: [Line(x, y + 3.0, x + 8.0, y - 3.0, plan.GRID, 0.8)], 8.0, "as often as said"),
-        Item(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers"),
+        LegendItem(_reliability_key(OTHERS), 16.0, "system: share of right answers of a bin", is_system.any()),
+        LegendItem(_reliability_key(OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
+        LegendItem(lambda x, y: [StraightLine(x, y + 3.0, x + 8.0, y - 3.0, plan.GRID, 0.8)], 8.0, "as often as said"),
+        LegendItem(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers"),
     )
     return plan.finished(layers, items, top, full, reliability_words(frame, title))
 
 
-def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tuple[list[Mark], list[Label]]:
+def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tuple[list[Mark], list[TextLabel]]:
     """The marks and the texts of a contestant's panel, whose square begins at (x, y)."""
     first, bottom = own.iloc[0], y + side
 
@@ -342,29 +342,32 @@ def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tu
         return x + side * probability, bottom - side * share
 
     colour = OTHERS if first.role == SYSTEM else OWN
-    marks: list[Mark] = [Box(x, y, side, side, "", plan.GRID, 0.6), Line(x, bottom, x + side, y, plan.GRID, 0.8)]
+    marks: list[Mark] = [
+        Box(x, y, side, side, "", plan.GRID, 0.6),
+        StraightLine(x, bottom, x + side, y, plan.GRID, 0.8),
+    ]
     for row in own.itertuples():
         if np.isfinite([row.low, row.high]).all():
-            marks.append(Line(*at(row.probability, row.low), *at(row.probability, row.high), colour, 0.9))
+            marks.append(StraightLine(*at(row.probability, row.low), *at(row.probability, row.high), colour, 0.9))
         marks.append(Dot(*at(row.probability, row.right), 1.5, colour))
     points = [at(row.probability, row.right) for row in own.itertuples()]
-    marks += [Line(*start, *end, colour, 0.6) for start, end in pairwise(points)]
+    marks += [StraightLine(*start, *end, colour, 0.6) for start, end in pairwise(points)]
     error = f"error {bare(first.error)}, if calibrated {bare(first.if_calibrated)}"
     names = [
-        Label(x, y - 10.2, plan.fitting(first.row, plan.SMALLEST, side), plan.SMALLEST, "start", 0.0, plan.INK),
-        Label(x, y - 3.4, plan.fitting(error, plan.SMALLEST, side + AXIS), plan.SMALLEST, "start", 0.0, plan.SOFT),
+        TextLabel(x, y - 10.2, plan.fitting(first.row, plan.SMALLEST, side), plan.SMALLEST, "start", 0.0, plan.INK),
+        TextLabel(x, y - 3.4, plan.fitting(error, plan.SMALLEST, side + AXIS), plan.SMALLEST, "start", 0.0, plan.SOFT),
     ]
     for value in (0.0, 1.0):
         across, down = at(value, value)
-        names.append(Label(across, bottom + 6.6, f"{value:.0f}", plan.SMALLEST, "middle", 0.0, plan.SOFT))
+        names.append(TextLabel(across, bottom + 6.6, f"{value:.0f}", plan.SMALLEST, "middle", 0.0, plan.SOFT))
         names.append(
-            Label(x - 1.8, down + (5.0 if value else 0.0), f"{value:.0f}", plan.SMALLEST, "end", 0.0, plan.SOFT)
+            TextLabel(x - 1.8, down + (5.0 if value else 0.0), f"{value:.0f}", plan.SMALLEST, "end", 0.0, plan.SOFT)
         )
     return marks, names
 
 
 def _reliability_key(colour: str) -> Any:  # noqa: ANN401 - a key
-    return lambda x, y: [Line(x + 7.5, y - 4.0, x + 7.5, y + 4.0, colour, 0.9), Dot(x + 7.5, y, 1.5, colour)]
+    return lambda x, y: [StraightLine(x + 7.5, y - 4.0, x + 7.5, y + 4.0, colour, 0.9), Dot(x + 7.5, y, 1.5, colour)]
 
 
 def reliability_words(frame: pd.DataFrame, title: str) -> str:

@@ -17,7 +17,17 @@ import pandas as pd
 from adapters_store.roles import BASELINE, CONTROLS, MERGED, MERGED_ROLES, NAMED_BY_INTERMEDIATE, TRANSFER, WHOLE_MODELS
 from analysis.figures import plan
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import Box, Dot, Item, Label, Line, Mark, Plan, Planned, Triangle
+from analysis.figures.plan import (
+    Box,
+    Dot,
+    FigurePlan,
+    LegendItem,
+    Mark,
+    PlannedFigure,
+    StraightLine,
+    TextLabel,
+    Triangle,
+)
 from analysis.figures.uncertainty_map import CORRECTION
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.significance import LEVEL
@@ -137,13 +147,15 @@ MARKS = (  # kinds of a forest's rows, and what the caption says of them where t
 )
 
 
-def forests(study: StudyResults) -> Iterator[Planned]:
+def forests(study: StudyResults) -> Iterator[PlannedFigure]:
     """A panel per target for every setting."""
     for setting in dict.fromkeys(study.gains.setting):
         title = plan.title_of("Gains by target", study.manifest, setting, "intermediates by their gain in points")
         caption = partial(forest_caption, beside=plan.training_data(setting))
         frame = forest_frame(study, setting)
-        yield Planned(plan.of_setting(FOREST, setting), title, frame, forest_plan, forest_words, caption, forest_parts)
+        yield PlannedFigure(
+            plan.of_setting(FOREST, setting), title, frame, forest_plan, forest_words, caption, forest_parts
+        )
 
 
 def forest_caption(frame: pd.DataFrame, beside: str = "") -> str:
@@ -171,7 +183,7 @@ MOST_ROWS, ENDS = 24, 10  # transfers of a panel; of more, as many best and wors
 LEAST_LIMIT = 2.0  # points that an axis reaches at least, either way
 
 
-DEPTHS: dict[str, list[type]] = {"ground": [Box, Line], "marks": [Line, Triangle, Dot, Box]}
+DEPTHS: dict[str, list[type]] = {"ground": [Box, StraightLine], "marks": [StraightLine, Triangle, Dot, Box]}
 
 
 Kinds = dict[str, list[Any]]  # the rows of a target by their kind, in the frame's order
@@ -197,7 +209,9 @@ def _height(rows: Sequence[Any]) -> float:
     return HEAD + ROW * len(rows) + FOOT + plan.GAP
 
 
-def forest_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE, most: int | None = MOST_ROWS) -> Plan:
+def forest_plan(
+    frame: pd.DataFrame, title: str, *, width: float = plan.PAGE, most: int | None = MOST_ROWS
+) -> FigurePlan:
     """A panel per target at most ``width`` cm wide; of more than ``most`` transfers the best and the worst."""
     frame = plan.with_texts(frame, ["intermediate", "row"])
     panels = _by_target(frame)
@@ -230,17 +244,20 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE, mo
     kinds = set(frame.kind)
     framed_text = f"p \u2264 {f'{LEVEL:.2f}'.removeprefix('0')}, {CORRECTION}"
     items = (
-        Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval"),
-        Item(_sure_key, 34.0, "gain, harm: the interval excludes 0"),
-        Item(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, plan.UNSURE, plan.INK, 0.7)], 6.0, framed_text),
-        Item(lambda x, y: [Dot(x + at, y, 0.75, plan.SOFT) for at in (1.0, 4.0)], 5.0, "seeds", "seed" in kinds),
-        Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, plan.INK, 0.7)], 2.0, "target alone"),
-        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls", "control" in kinds),
-        Item(
-            lambda x, y: [Line(x, y, x + 10.0, y, plan.INK, 0.7)], 10.0, "below: merged intermediates", MERGED in kinds
+        LegendItem(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval"),
+        LegendItem(_sure_key, 34.0, "gain, harm: the interval excludes 0"),
+        LegendItem(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, plan.UNSURE, plan.INK, 0.7)], 6.0, framed_text),
+        LegendItem(lambda x, y: [Dot(x + at, y, 0.75, plan.SOFT) for at in (1.0, 4.0)], 5.0, "seeds", "seed" in kinds),
+        LegendItem(lambda x, y: [StraightLine(x + 1, y - 4, x + 1, y + 4, plan.INK, 0.7)], 2.0, "target alone"),
+        LegendItem(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls", "control" in kinds),
+        LegendItem(
+            lambda x, y: [StraightLine(x, y, x + 10.0, y, plan.INK, 0.7)],
+            10.0,
+            "below: merged intermediates",
+            MERGED in kinds,
         ),
-        Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0", "floor" in kinds),
-        Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model", "whole model" in kinds),
+        LegendItem(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0", "floor" in kinds),
+        LegendItem(_dashed_key(WHOLE, 3.2), 2.0, "whole model", "whole model" in kinds),
     )
     return plan.finished(layers, items, top, full, forest_words(frame, title))
 
@@ -254,9 +271,9 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         return left + (right - left) * (min(max(points / limit, -1.0), 1.0) + 1) / 2
 
     ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", plan.GRID, 0.6)]
-    ground.append(Line(at(0), first, at(0), last, plan.INK, 0.7))
+    ground.append(StraightLine(at(0), first, at(0), last, plan.INK, 0.7))
     if merged := part.get(MERGED):  # which end at ``last``, below a line
-        ground.append(Line(x, last - ROW * len(merged), right, last - ROW * len(merged), plan.INK, 0.7))
+        ground.append(StraightLine(x, last - ROW * len(merged), right, last - ROW * len(merged), plan.INK, 0.7))
     for kind, colour, dash in (("floor", FLOOR, 1.6), ("whole model", WHOLE, 3.2)):
         for points in (row.points for row in part.get(kind, ()) if abs(row.points) <= limit):
             ground += _dashes(at(points), first, last, colour, dash)
@@ -270,7 +287,7 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
             marks += _interval(row, seeds.get(row.intermediate, ()), at, middle, limit)
             if not np.isfinite(row.points):
                 names.append(
-                    Label(
+                    TextLabel(
                         left + 4.0,
                         middle + plan.CAPITAL * plan.SMALLEST,
                         "no value",
@@ -283,7 +300,7 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
     for points in (-limit, 0.0, limit):
         anchor = {-limit: "start", 0.0: "middle", limit: "end"}[points]
         text = plan.whole(points) if limit >= 1 else signed(points, 1)
-        names.append(Label(at(points), last + 7.5, text, plan.SMALLEST, anchor, 0.0, plan.SOFT))
+        names.append(TextLabel(at(points), last + 7.5, text, plan.SMALLEST, anchor, 0.0, plan.SOFT))
     return {"ground": ground, "marks": marks, "names": [name for name in names if name.text]}  # type: ignore[union-attr]
 
 
@@ -295,10 +312,10 @@ def _seed_points(part: Kinds) -> dict[str, list[float]]:
     return points
 
 
-def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[Label]:
+def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[TextLabel]:
     """The target, and the scores of its baseline, of its floor and of a whole model."""
     shown = next(iter(part.values()))[0]
-    yield Label(x, y + 7.0, plan.fitting(shown.panel, 7.4, width - 2), 6.8, "start", 0.0, plan.INK, True)
+    yield TextLabel(x, y + 7.0, plan.fitting(shown.panel, 7.4, width - 2), 6.8, "start", 0.0, plan.INK, True)
     facts = []
     for kind, name in (("alone", "baseline"), ("floor", "floor"), ("whole model", "whole model")):
         for row in part.get(kind, ()):
@@ -306,13 +323,13 @@ def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[Label]:
                 facts.append(f"{name} {bare(row.score).replace('-', plan.MINUS)}")
     metric = METRIC_NAMES[shown.metric]
     text = f"{metric}: {', '.join(facts)}" if facts else metric
-    yield Label(x, y + 15.5, plan.fitting(text, plan.SMALLEST, width - 2), plan.SMALLEST, "start", 0.0, plan.SOFT)
+    yield TextLabel(x, y + 15.5, plan.fitting(text, plan.SMALLEST, width - 2), plan.SMALLEST, "start", 0.0, plan.SOFT)
 
 
-def _name(part: Kinds, row: Any, x: float, middle: float, room: float) -> Label:  # noqa: ANN401 - of the frame
+def _name(part: Kinds, row: Any, x: float, middle: float, room: float) -> TextLabel:  # noqa: ANN401 - of the frame
     text = row.row if row is not None else f"{len(part[TRANSFER]) - 2 * ENDS} more between"
     colour = plan.SOFT if row is None or row.kind == "control" else plan.INK
-    return Label(
+    return TextLabel(
         x + room,
         middle + plan.CAPITAL * plan.SMALLEST,
         plan.fitting(text, plan.SMALLEST, room),
@@ -335,7 +352,7 @@ def _band(part: Kinds, at: Any, first: float, last: float) -> list[Mark]:  # noq
 
 def _dashes(x: float, first: float, last: float, colour: str, dash: float) -> list[Mark]:
     starts = np.arange(first, last, 2 * dash)
-    return [Line(x, start, x, min(start + dash, last), colour, 0.9) for start in starts]
+    return [StraightLine(x, start, x, min(start + dash, last), colour, 0.9) for start in starts]
 
 
 def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float) -> list[Mark]:  # noqa: ANN401
@@ -346,7 +363,7 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
     is_control, is_sure = row.kind == "control", row.low > 0 or row.high < 0
     colour = plan.SOFT if is_control else (GAIN if row.points > 0 else HARM) if is_sure else "#8a8f96"
     if np.isfinite(row.low):
-        marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
+        marks.append(StraightLine(at(row.low), y, at(row.high), y, colour, 1.0))
         for end, sign in ((row.low, -1.0), (row.high, 1.0)):
             if abs(end) > limit:
                 tip, foot = at(end), at(end) - 2.6 * sign
@@ -368,7 +385,7 @@ def _dashed_key(colour: str, dash: float) -> Any:  # noqa: ANN401 - a key
 
 
 def _interval_key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
-    return lambda x, y: [Line(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.7, fill, colour, 0.7)]
+    return lambda x, y: [StraightLine(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.7, fill, colour, 0.7)]
 
 
 def forest_words(frame: pd.DataFrame, title: str) -> str:

@@ -68,7 +68,7 @@ class Dot(NamedTuple):
     line: float = 0.0
 
 
-class Line(NamedTuple):
+class StraightLine(NamedTuple):
     """A straight line."""
 
     x: float
@@ -88,7 +88,7 @@ class Triangle(NamedTuple):
     line: float
 
 
-class Label(NamedTuple):
+class TextLabel(NamedTuple):
     """A line of text on its baseline: ``anchor`` start, middle or end; ``turn`` in degrees, against the clock."""
 
     x: float
@@ -101,11 +101,11 @@ class Label(NamedTuple):
     is_bold: bool = False
 
 
-Mark = Box | Dot | Line | Triangle | Label
+Mark = Box | Dot | StraightLine | Triangle | TextLabel
 Layers = Mapping[str, Sequence[Mark]]
 
 
-class Entry(NamedTuple):
+class LegendEntry(NamedTuple):
     """An entry of a legend: a key of this width, its marks from the corner of a line of its own, and what it means."""
 
     width: float
@@ -113,7 +113,7 @@ class Entry(NamedTuple):
     text: str
 
 
-class Plan(NamedTuple):
+class FigurePlan(NamedTuple):
     """A figure: its size in points, what it shows in words, and its marks in layers, the lowest first.
 
     The layer ``legend`` stands below ``foot`` and shows the ``entries``, which a page may set in lines of its own.
@@ -124,15 +124,15 @@ class Plan(NamedTuple):
     alt: str
     layers: Layers
     foot: float
-    entries: Sequence[Entry]
+    entries: Sequence[LegendEntry]
 
     def marks(self) -> list[Mark]:
         """All marks in the order in which they are drawn."""
         return [mark for layer in self.layers.values() for mark in layer]
 
-    def labels(self) -> list[Label]:
+    def labels(self) -> list[TextLabel]:
         """All texts."""
-        return [mark for mark in self.marks() if isinstance(mark, Label)]
+        return [mark for mark in self.marks() if isinstance(mark, TextLabel)]
 
 
 def _rounded(mark: Any) -> Any:  # noqa: ANN401 - a mark of any kind
@@ -189,7 +189,7 @@ def fitting(text: str, size: float, room: float, end: int = 6) -> str:
     return ""
 
 
-def outline(label: Label) -> np.ndarray:
+def outline(label: TextLabel) -> np.ndarray:
     """The corners ``[4, 2]`` of the rectangle that a text fills, turned with it."""
     width = text_width(label.text, label.size, label.is_bold)
     left = {"start": 0.0, "middle": -width / 2, "end": -width}[label.anchor]
@@ -214,7 +214,7 @@ WORDS, LINE_PITCH = 6.4, 11.0  # points of the words, and from line to line
 Key = Callable[[float, float], Sequence[Mark]]  # the marks of a key, from its left side and the middle of its line
 
 
-class Item(NamedTuple):
+class LegendItem(NamedTuple):
     """What a legend is made of: a key of this width, what it means, and whether what it explains ``occurs``."""
 
     key: Key
@@ -223,12 +223,12 @@ class Item(NamedTuple):
     occurs: Any = True
 
 
-def finished(layers: Layers, items: Iterable[Item], foot: float, width: float, alt: str) -> Plan:
+def finished(layers: Layers, items: Iterable[LegendItem], foot: float, width: float, alt: str) -> FigurePlan:
     """The plan of these layers, and from ``foot`` on of a legend of the items that occur."""
     shown = [item for item in items if item.occurs]
     below, bottom = legend(shown, EDGE, foot, width - 2 * EDGE)
-    each = [Entry(item.width, item.key(0.0, LINE_PITCH / 2), item.text) for item in shown]
-    plan = Plan(width, bottom + EDGE, alt, {**layers, LEGEND: below}, foot, each)
+    each = [LegendEntry(item.width, item.key(0.0, LINE_PITCH / 2), item.text) for item in shown]
+    plan = FigurePlan(width, bottom + EDGE, alt, {**layers, LEGEND: below}, foot, each)
     # All places and sizes are in hundredths of a point, so that equal frames give equal plans.
     placed = {name: [_rounded(mark) for mark in layer] for name, layer in plan.layers.items()}
     sizes = {name: _hundredths(getattr(plan, name)) for name in ("width", "height", "foot")}
@@ -236,7 +236,7 @@ def finished(layers: Layers, items: Iterable[Item], foot: float, width: float, a
     return plan._replace(layers=placed, entries=entries, **sizes)
 
 
-def legend(items: Sequence[Item], x: float, y: float, width: float) -> tuple[list[Mark], float]:
+def legend(items: Sequence[LegendItem], x: float, y: float, width: float) -> tuple[list[Mark], float]:
     """The entries from (x, y) on in lines of ``width`` points, and where the next line would stand."""
     size, pitch = WORDS, LINE_PITCH
     marks: list[Mark] = []
@@ -250,7 +250,7 @@ def legend(items: Sequence[Item], x: float, y: float, width: float) -> tuple[lis
         marks += item.key(at, middle)
         for number, line in enumerate(words):
             middle += pitch * (number > 0)
-            marks.append(Label(at + beside, middle + CAPITAL * size, line, size))
+            marks.append(TextLabel(at + beside, middle + CAPITAL * size, line, size))
         at += wide + ITEM_GAP
     return marks, middle + pitch / 2
 
@@ -301,14 +301,14 @@ def parts_of(frame: pd.DataFrame, name: str, most: int) -> Iterator[tuple[str, p
         yield name + (f"-part-{number + 1}" if count > 1 else ""), frame[chosen].reset_index(drop=True)
 
 
-def heading(title: str, width: float) -> tuple[list[Label], float]:
+def heading(title: str, width: float) -> tuple[list[TextLabel], float]:
     """The lines of a figure's title, and where what stands below them begins."""
     marks, y = [], EDGE
     for number, line in enumerate(harmless(part) for part in title.splitlines()):
         size = TITLE if number == 0 else WORDS
         for words in wrapped(line, size, width - 2 * EDGE, is_bold=number == 0):
             y += size * 1.3
-            marks.append(Label(EDGE, y - 0.25 * size, words, size, is_bold=number == 0))
+            marks.append(TextLabel(EDGE, y - 0.25 * size, words, size, is_bold=number == 0))
     return [mark for mark in marks if mark.text], y + 3.0
 
 
@@ -320,7 +320,7 @@ def whole(points: float) -> str:
 # Printers.
 
 
-def drawn(plan: Plan) -> Figure:
+def drawn(plan: FigurePlan) -> Figure:
     """The plan as a figure of its own size."""
     figure = empty_figure(plan.width / 72, plan.height / 72, layout=None)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -329,7 +329,7 @@ def drawn(plan: Plan) -> Figure:
     depth = 0
     for kind, run in groupby(plan.marks(), type):
         depth += 1
-        if kind is Label:
+        if kind is TextLabel:
             for label in run:
                 _write(axes, label, depth)  # type: ignore[arg-type]
         else:
@@ -341,7 +341,7 @@ def drawn(plan: Plan) -> Figure:
     return figure
 
 
-def _write(axes: Any, label: Label, depth: int) -> None:  # noqa: ANN401 - axes
+def _write(axes: Any, label: TextLabel, depth: int) -> None:  # noqa: ANN401 - axes
     style: Any = {"ha": {"start": "left", "middle": "center", "end": "right"}[label.anchor], "va": "baseline"}
     style |= {"rotation": label.turn, "rotation_mode": "anchor", "weight": "bold" if label.is_bold else "normal"}
     axes.text(label.x, label.y, label.text, fontsize=label.size, color=label.colour, zorder=depth, **style)
@@ -375,7 +375,7 @@ def _dots(marks: Sequence[Dot]) -> CircleCollection:
     return CircleCollection(sizes, offsets=[(mark.x, mark.y) for mark in marks], **_paints(marks))
 
 
-def _lines(marks: Sequence[Line]) -> LineCollection:
+def _lines(marks: Sequence[StraightLine]) -> LineCollection:
     from matplotlib.collections import LineCollection
 
     ends = [[(mark.x, mark.y), (mark.to_x, mark.to_y)] for mark in marks]
@@ -383,9 +383,9 @@ def _lines(marks: Sequence[Line]) -> LineCollection:
     return LineCollection(ends, colors=[mark.colour for mark in marks], linewidths=widths, capstyle="butt")
 
 
-COLLECTIONS: dict[type, Callable[[Any], Any]] = {Box: _boxes, Triangle: _triangles, Dot: _dots, Line: _lines}
+COLLECTIONS: dict[type, Callable[[Any], Any]] = {Box: _boxes, Triangle: _triangles, Dot: _dots, StraightLine: _lines}
 
-Planner = Callable[[pd.DataFrame, str], Plan]
+Planner = Callable[[pd.DataFrame, str], FigurePlan]
 
 
 def figure_of_plan(frame: pd.DataFrame, title: str, *, planner: Planner) -> Figure:
@@ -399,7 +399,7 @@ def _whole(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> list[tuple
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedFigure:
     """A figure whose marks a ``planner`` places, not drawn yet, in as many ``parts`` as pages of a width in cm hold.
 
     ``caption`` and ``words``, which say in a manuscript what is seen, follow from the frame of each part; or one
@@ -409,7 +409,7 @@ class Planned:
     name: str
     title: str
     frame: pd.DataFrame
-    planner: Callable[..., Plan]
+    planner: Callable[..., FigurePlan]
     words: Callable[[pd.DataFrame, str], str]
     caption: Callable[[pd.DataFrame], str] | str | None  # none: not for manuscripts
     parts: Callable[..., Iterable[tuple[str, pd.DataFrame]]] = _whole
@@ -440,16 +440,16 @@ def training_data(setting: str) -> str:
     return "" if setting == "full" else f" Training data: {setting.replace('%', 'pct')}."
 
 
-def svg_of_plan(plan: Plan, salt: str) -> bytes:
+def svg_of_plan(plan: FigurePlan, salt: str) -> bytes:
     """The plan as SVG, whose names of parts hang on ``salt``."""
     with plain_text_settings(salt, **SETTINGS):
         return file_of(drawn(plan), "svg")
 
 
-KINDS = {Box: "b", Dot: "d", Line: "l", Triangle: "t", Label: "s"}
+KINDS = {Box: "b", Dot: "d", StraightLine: "l", Triangle: "t", TextLabel: "s"}
 
 
-def plain_plan(plan: Plan) -> dict[str, Any]:
+def plain_plan(plan: FigurePlan) -> dict[str, Any]:
     """The plan as JSON: marks by layer, each a list of its kind's letter and its fields; colours stand in ``colours``.
 
     A text has its width behind its fields, so that a browser with other letters keeps to the plan. Of the legend there
@@ -464,7 +464,7 @@ def plain_plan(plan: Plan) -> dict[str, Any]:
                 fields.append(colours.setdefault(str(value), len(colours)))
             else:
                 fields.append(list(map(_short, value)) if isinstance(value, tuple) else _short(value))
-        if isinstance(mark, Label):
+        if isinstance(mark, TextLabel):
             fields.append(_short(round(text_width(mark.text, mark.size, mark.is_bold), 1)))
         return [KINDS[type(mark)], *fields]
 

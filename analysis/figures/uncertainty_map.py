@@ -22,7 +22,17 @@ from scipy.special import ndtri, stdtr, stdtrit
 
 from analysis.figures import plan
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import Box, Dot, Item, Label, Line, Mark, Plan, Planned, Triangle
+from analysis.figures.plan import (
+    Box,
+    Dot,
+    FigurePlan,
+    LegendItem,
+    Mark,
+    PlannedFigure,
+    StraightLine,
+    TextLabel,
+    Triangle,
+)
 from analysis.gains.baselines import of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
@@ -131,7 +141,7 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
     )
 
 
-class Run(NamedTuple):
+class FamilyBracket(NamedTuple):
     """Tasks side by side of one family: the first and the last, how many, and the name of their bracket."""
 
     first: str
@@ -140,7 +150,7 @@ class Run(NamedTuple):
     name: str
 
 
-def runs_of(tasks: pd.DataFrame, role: str, fields: Sequence[str]) -> list[Run]:
+def runs_of(tasks: pd.DataFrame, role: str, fields: Sequence[str]) -> list[FamilyBracket]:
     """The runs of tasks in a role that agree in these fields, the last of which names them.
 
     A bracket over a single task that is called as its family has no name: it would say the same word twice.
@@ -150,11 +160,11 @@ def runs_of(tasks: pd.DataFrame, role: str, fields: Sequence[str]) -> list[Run]:
     for own, run in groupby(zip(values, tasks[role], tasks[titles], strict=True), itemgetter(0)):
         members = [(str(task), str(title)) for _, task, title in run]
         is_plain = len(members) == 1 and members[0][1].casefold() == str(own[-1]).casefold()
-        runs.append(Run(members[0][0], members[-1][0], len(members), "" if is_plain else str(own[-1])))
+        runs.append(FamilyBracket(members[0][0], members[-1][0], len(members), "" if is_plain else str(own[-1])))
     return runs
 
 
-def _further(runs: Sequence[Run], place: float) -> float:
+def _further(runs: Sequence[FamilyBracket], place: float) -> float:
     """The room that names of families take beyond a line, in points."""
     needed = [0.0]
     for run in runs:
@@ -342,26 +352,26 @@ def map_title(gains: pd.DataFrame, manifest: Manifest, setting: str) -> str:
     return plan.title_of("Gains", manifest, setting, f"intermediates (rows) on targets (columns), {seeds}")
 
 
-def names(frame: pd.DataFrame, layout: Layout) -> list[Label]:
+def names(frame: pd.DataFrame, layout: Layout) -> list[TextLabel]:
     """The rows' names at the left; the columns' below, or by turns below and above."""
     rows, columns = frame.drop_duplicates("intermediate"), frame.drop_duplicates("target")
     size, room = layout.name_size, layout.left - 8.0 - layout.families[1]
     names = []
     for task, title in zip(rows.intermediate, rows.row, strict=True):
         y = layout.rows[task] + layout.down / 2 + plan.CAPITAL * size
-        names.append(Label(layout.left - 4.0, y, plan.fitting(title, size, room), size, "end"))
+        names.append(TextLabel(layout.left - 4.0, y, plan.fitting(title, size, room), size, "end"))
     for place, (task, title) in enumerate(zip(columns.target, columns.column, strict=True)):
         names.append(_column_name(title, layout.columns[task] + layout.across / 2, layout, place))
     return [name for name in names if name.text]
 
 
-def _column_name(title: str, x: float, layout: Layout, place: int) -> Label:
+def _column_name(title: str, x: float, layout: Layout, place: int) -> TextLabel:
     size, text = layout.name_size, plan.fitting(title, layout.name_size, layout.longest)
     if layout.slant == 45.0:
-        return Label(x + 0.5 * size, layout.bottom + 4.0 + 0.5 * size, text, size, "end", 45.0)
+        return TextLabel(x + 0.5 * size, layout.bottom + 4.0 + 0.5 * size, text, size, "end", 45.0)
     if layout.is_staggered and place % 2:
-        return Label(x + plan.CAPITAL * size, layout.top - 3.0, text, size, "start", 90.0)
-    return Label(x + plan.CAPITAL * size, layout.bottom + 3.0, text, size, "end", 90.0)
+        return TextLabel(x + plan.CAPITAL * size, layout.top - 3.0, text, size, "start", 90.0)
+    return TextLabel(x + plan.CAPITAL * size, layout.bottom + 3.0, text, size, "end", 90.0)
 
 
 def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
@@ -385,29 +395,29 @@ def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
 
 def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool = False) -> list[Mark]:
     """A line above columns with its name; one of a family stands upright where it would be cut."""
-    marks: list[Mark] = [Line(x + 0.8, y, to_x - 0.8, y, plan.SOFT, 0.8)]
+    marks: list[Mark] = [StraightLine(x + 0.8, y, to_x - 0.8, y, plan.SOFT, 0.8)]
     middle, room = (x + to_x) / 2, to_x - x - BESIDE
     lines, is_turned = (name_lines(name, room, is_bold=True, most=1), False) if is_bold else bracket_name(name, room)
     for place, text in enumerate(lines):
         if is_turned:
-            marks.append(Label(_line_at(middle, place, lines), y - 2.0, text, plan.SMALLEST, "start", 90.0))
+            marks.append(TextLabel(_line_at(middle, place, lines), y - 2.0, text, plan.SMALLEST, "start", 90.0))
         else:
             above = y - 2.0 - BRACKET_LINE * (len(lines) - 1 - place)
-            marks.append(Label(middle, above, text, plan.SMALLEST, "middle", 0.0, plan.INK, is_bold))
+            marks.append(TextLabel(middle, above, text, plan.SMALLEST, "middle", 0.0, plan.INK, is_bold))
     return marks
 
 
 def _along(y: float, to_y: float, x: float, name: str) -> list[Mark]:
     """A line beside rows with its name, likewise: level where it would be cut upright."""
-    marks: list[Mark] = [Line(x, y + 0.8, x, to_y - 0.8, plan.SOFT, 0.8)]
+    marks: list[Mark] = [StraightLine(x, y + 0.8, x, to_y - 0.8, plan.SOFT, 0.8)]
     middle = (y + to_y) / 2
     lines, is_turned = bracket_name(name, to_y - y - BESIDE)
     for place, text in enumerate(lines):
         if is_turned:
-            marks.append(Label(x - 2.5, _line_at(middle, place, lines), text, plan.SMALLEST, "end"))
+            marks.append(TextLabel(x - 2.5, _line_at(middle, place, lines), text, plan.SMALLEST, "end"))
         else:
             beside = x - 2.5 - BRACKET_LINE * (len(lines) - 1 - place)
-            marks.append(Label(beside, middle, text, plan.SMALLEST, "middle", 90.0))
+            marks.append(TextLabel(beside, middle, text, plan.SMALLEST, "middle", 90.0))
     return marks
 
 
@@ -429,16 +439,16 @@ def strip_above(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
         targets = [layout.columns[task] for task in part.target]
         x, to_x = min(targets), max(targets) + layout.across
         marks.append(Box(x, layout.top, to_x - x, STRIP, "#ffffff", plan.GRID, 0.6))
-        marks.append(Line(x, (low + high) / 2, to_x, (low + high) / 2, plan.SOFT, 0.5))
+        marks.append(StraightLine(x, (low + high) / 2, to_x, (low + high) / 2, plan.SOFT, 0.5))
     for task, part in _by_certainty(frame).groupby("target", sort=False):
         middle = layout.columns[str(task)] + layout.across / 2
         marks += [_dot(middle, _at(pair.points, low, high), pair) for pair in part.itertuples()]
         y, half = _at(part.points.median(), low, high), min(0.36 * layout.across, 5.0)
-        marks.append(Line(middle - half, y, middle + half, y, plan.INK, 1.1))
+        marks.append(StraightLine(middle - half, y, middle + half, y, plan.INK, 1.1))
     for points, y in ((LIMIT, high), (0.0, (low + high) / 2), (-LIMIT, low)):
         text = f"{plan.whole(points)} points" if points > 0 else plan.whole(points)
         marks.append(
-            Label(layout.left - 4.0, y + plan.CAPITAL * plan.SMALLEST, text, plan.SMALLEST, "end", 0.0, plan.SOFT)
+            TextLabel(layout.left - 4.0, y + plan.CAPITAL * plan.SMALLEST, text, plan.SMALLEST, "end", 0.0, plan.SOFT)
         )
     return marks
 
@@ -449,15 +459,15 @@ def strip_beside(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     low, high = x + 3.0, to_x - 3.0
     middle = (low + high) / 2
     marks: list[Mark] = [Box(x, layout.head, to_x - x, layout.bottom - layout.head, "#ffffff", plan.GRID, 0.6)]
-    marks.append(Line(middle, layout.head, middle, layout.bottom, plan.SOFT, 0.5))
+    marks.append(StraightLine(middle, layout.head, middle, layout.bottom, plan.SOFT, 0.5))
     for task, part in _by_certainty(frame).groupby("intermediate", sort=False):
         y = layout.rows[str(task)] + layout.down / 2
         marks += [_dot(_at(pair.points, low, high), y, pair) for pair in part.itertuples()]
         at, half = _at(part.points.median(), low, high), min(0.36 * layout.down, 5.0)
-        marks.append(Line(at, y - half, at, y + half, plan.INK, 1.1))
+        marks.append(StraightLine(at, y - half, at, y + half, plan.INK, 1.1))
     for points, at in ((-LIMIT, low), (0.0, middle), (LIMIT, high)):
-        marks.append(Label(at, layout.bottom + 8.0, plan.whole(points), plan.SMALLEST, "middle", 0.0, plan.SOFT))
-    marks.append(Label(middle, layout.bottom + 15.5, "gain, points", plan.SMALLEST, "middle", 0.0, plan.SOFT))
+        marks.append(TextLabel(at, layout.bottom + 8.0, plan.whole(points), plan.SMALLEST, "middle", 0.0, plan.SOFT))
+    marks.append(TextLabel(middle, layout.bottom + 15.5, "gain, points", plan.SMALLEST, "middle", 0.0, plan.SOFT))
     return marks
 
 
@@ -494,16 +504,16 @@ CAPTION = (
 FILLED = 0.92  # side of the largest square as a share of its place
 
 
-def maps(study: StudyResults) -> Iterator[Planned]:
+def maps(study: StudyResults) -> Iterator[PlannedFigure]:
     """The uncertainty map of every setting that has transfers."""
     for setting in dict.fromkeys(study.gains.setting):
         frame = map_frame(study.gains, study.manifest, setting=setting)
         title = map_title(study.gains, study.manifest, setting)
         caption = f"{CAPTION}{plan.training_data(setting)}"
-        yield Planned(plan.of_setting(MAP, setting), title, frame, map_plan, map_words, caption)
+        yield PlannedFigure(plan.of_setting(MAP, setting), title, frame, map_plan, map_words, caption)
 
 
-def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Plan:
+def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> FigurePlan:
     """The plan of a map at most ``width`` cm wide, from the columns COLUMNS alone."""
     frame = plan.with_texts(frame, ["row_family", "column_family"])
     width *= plan.POINTS_PER_CM
@@ -518,18 +528,24 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Pl
     shown, is_contaminated = {*frame.status, *map(_empty_state, frame.itertuples())}, frame.is_contaminated.any()
     beside = "beside the map: a gain; one whose interval excludes 0; one beyond the axis; bar: median"
     items = [
-        Item(_area_key, 28.0, area),
-        Item(_colour_key, 62.0, f"gain: {plan.whole(-LIMIT)} points or less to {plan.whole(LIMIT)} or more"),
-        Item(_harm_key, 9.0, "with a bar: harm"),
+        LegendItem(_area_key, 28.0, area),
+        LegendItem(_colour_key, 62.0, f"gain: {plan.whole(-LIMIT)} points or less to {plan.whole(LIMIT)} or more"),
+        LegendItem(_harm_key, 9.0, "with a bar: harm"),
         _number_item(texts, is_sure(frame).any()),
-        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", plan.INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
-        Item(lambda x, y: [_left_corner(x, y + 4.0, 8.0, 22.0)], 7.0, "collapsed training", frame.is_collapsed.any()),
-        Item(lambda x, y: [_right_corner(x, y + 4.0, 7.0, 22.0)], 7.0, "contaminated test items", is_contaminated),
-        Item(lambda x, y: _struck(x + 4.0, y, 14.0), 8.0, "not finished", "missing" in shown),
-        Item(lambda x, y: _ring(x + 4.0, y, 16.0), 8.0, "no value or no interval", "undefined" in shown),
-        Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, SAME, plan.GRID, 0.4)], 8.0, "same task", "same task" in shown),
-        Item(lambda x, y: (), 0.0, BRACKETS, frame.is_unlearned.any()),
-        Item(_dots_key, 22.0, beside),
+        LegendItem(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", plan.INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
+        LegendItem(
+            lambda x, y: [_left_corner(x, y + 4.0, 8.0, 22.0)], 7.0, "collapsed training", frame.is_collapsed.any()
+        ),
+        LegendItem(
+            lambda x, y: [_right_corner(x, y + 4.0, 7.0, 22.0)], 7.0, "contaminated test items", is_contaminated
+        ),
+        LegendItem(lambda x, y: _struck(x + 4.0, y, 14.0), 8.0, "not finished", "missing" in shown),
+        LegendItem(lambda x, y: _ring(x + 4.0, y, 16.0), 8.0, "no value or no interval", "undefined" in shown),
+        LegendItem(
+            lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, SAME, plan.GRID, 0.4)], 8.0, "same task", "same task" in shown
+        ),
+        LegendItem(lambda x, y: (), 0.0, BRACKETS, frame.is_unlearned.any()),
+        LegendItem(_dots_key, 22.0, beside),
     ]
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
@@ -586,7 +602,7 @@ def _empty_state(pair: Any) -> str:  # noqa: ANN401 - a row of the frame
 
 def _struck(x: float, y: float, side: float) -> Sequence[Mark]:
     """What is planned and not there: a slanted line."""
-    return (Line(x - 0.25 * side, y + 0.25 * side, x + 0.25 * side, y - 0.25 * side, plan.SOFT, 0.6),)
+    return (StraightLine(x - 0.25 * side, y + 0.25 * side, x + 0.25 * side, y - 0.25 * side, plan.SOFT, 0.6),)
 
 
 def _ring(x: float, y: float, side: float) -> Sequence[Mark]:
@@ -605,7 +621,7 @@ def square_at(x: float, y: float, side: float, size: float, points: float) -> Bo
 
 def bar_at(x: float, y: float, side: float) -> Sequence[Mark]:
     """A white bar across a harm's square, which grey would not tell from a gain's; none where it would hide it."""
-    return (Line(x - 0.32 * side, y, x + 0.32 * side, y, "#ffffff", 0.16 * side),) if side >= 2.5 else ()
+    return (StraightLine(x - 0.32 * side, y, x + 0.32 * side, y, "#ffffff", 0.16 * side),) if side >= 2.5 else ()
 
 
 Texts = Mapping[tuple[str, str], str]  # what is written into a place, by intermediate and target
@@ -659,10 +675,10 @@ def _right_corner(x: float, bottom: float, across: float, side: float) -> Triang
 CORNERS = {"is_collapsed": _left_corner, "is_contaminated": _right_corner}
 
 
-def _numbers(layout: Layout, texts: Texts) -> list[Label]:
+def _numbers(layout: Layout, texts: Texts) -> list[TextLabel]:
     places = {where: layout.middle(*where) for where in texts}
     return [
-        Label(x, y + plan.CAPITAL * NUMBER, text, NUMBER, "middle", 0.0, "#000000")
+        TextLabel(x, y + plan.CAPITAL * NUMBER, text, NUMBER, "middle", 0.0, "#000000")
         for (x, y), text in zip(places.values(), texts.values(), strict=True)
     ]
 
@@ -670,15 +686,15 @@ def _numbers(layout: Layout, texts: Texts) -> list[Label]:
 # The legend.
 
 
-def _number_item(texts: Texts, is_any_sure: bool) -> Item:
+def _number_item(texts: Texts, is_any_sure: bool) -> LegendItem:
     """What a number means, or why none is written."""
     if not texts:
         words = "too many tasks for numbers, which stand in the CSV file and on the page"
-        return Item(lambda x, y: (), 0.0, words, is_any_sure)
+        return LegendItem(lambda x, y: (), 0.0, words, is_any_sure)
     example = next(iter(texts.values()))
     width = plan.text_width(example, NUMBER) + 1.0
     words = "gain in points: 95 % interval excludes 0"
-    return Item(lambda x, y: (Label(x, y + plan.CAPITAL * NUMBER, example, NUMBER),), width, words)
+    return LegendItem(lambda x, y: (TextLabel(x, y + plan.CAPITAL * NUMBER, example, NUMBER),), width, words)
 
 
 def _area_key(x: float, y: float) -> list[Mark]:
@@ -700,4 +716,4 @@ def _dots_key(x: float, y: float) -> list[Mark]:
         Dot(x + 8.0, y, 1.5, plan.INK),
         Dot(x + 14.0, y, 1.5, "#ffffff", plan.INK, 0.7),
     ]
-    return [*dots, Line(x + 20.0, y - 3.5, x + 20.0, y + 3.5, plan.INK, 1.1)]
+    return [*dots, StraightLine(x + 20.0, y - 3.5, x + 20.0, y + 3.5, plan.INK, 1.1)]

@@ -27,7 +27,16 @@ from numpy.typing import NDArray
 
 from adapters_store.roles import BASELINE, FINETUNED, GAIN_ROLES, SCORED_ALONE, SYSTEMS
 from adapters_store.store import Store
-from analysis.gains.cells import Cell, Column, Lane, Manifest, Predictions, column_of, columns, planned_cells
+from analysis.gains.cells import (
+    Lane,
+    Manifest,
+    PlannedCell,
+    Predictions,
+    ScoredColumn,
+    column_of,
+    columns,
+    planned_cells,
+)
 from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import SEED, uncorrected_gains
 from analysis.gains.pairs import FEW_GROUPS, conditional_on, flags_of
@@ -76,7 +85,7 @@ def _secondary_scores(store: Store, rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _baseline_row(rows: pd.DataFrame, column: Column | None) -> dict[str, Any]:
+def _baseline_row(rows: pd.DataFrame, column: ScoredColumn | None) -> dict[str, Any]:
     plan = dict(rows.iloc[0][["target", "role", "setting", "version", "metric"]])
     seeds = column.seeds(plan["role"], None, map(int, rows.seed)) if column else []
     if column is None or not seeds:
@@ -245,7 +254,7 @@ def _against_words(
     store: Store, alone: pd.DataFrame, words: pd.DataFrame, *, draws: int, seed: int
 ) -> tuple[Evidence, float]:
     """The evidence of the baseline's mean score less that of words, and the p of ``below``."""
-    cells = [*Cell.all_of(alone), *Cell.all_of(words)]
+    cells = [*PlannedCell.all_of(alone), *PlannedCell.all_of(words)]
     column = column_of(store, cells, draws=draws, seed=seed)
     *of_alone, of_words = (column.lanes[Lane(cell.role, None, cell.seed, cell.system)] for cell in cells)
     differences = column.scores[of_alone] - column.scores[of_words]

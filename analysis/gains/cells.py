@@ -327,7 +327,7 @@ VERSION_OF = {False: "training_version", True: "version"}  # of adapters, and of
 FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is called in a column of another setting
 
 
-class Cell(NamedTuple):
+class PlannedCell(NamedTuple):
     """A row of ``planned_cells``: what a comparison needs of it."""
 
     key: str
@@ -346,7 +346,7 @@ class Cell(NamedTuple):
     system: str = ""
 
     @classmethod
-    def all_of(cls, planned: pd.DataFrame) -> list[Cell]:
+    def all_of(cls, planned: pd.DataFrame) -> list[PlannedCell]:
         """The rows of a frame, in its order."""
         return [cls(*values) for values in zip(*(planned[name].tolist() for name in cls._fields), strict=True)]
 
@@ -366,7 +366,7 @@ class Lane(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Column:
+class ScoredColumn:
     """Scores ``[lanes]`` and resampled scores ``[draws, lanes]`` of the finished cells of a target and setting.
 
     ``lanes`` gives the position of the cell of a role, intermediate (None where there is none) and seed. Columns of
@@ -405,16 +405,18 @@ def own_scores(
 
 def columns(
     store: Store, planned: pd.DataFrame, *, draws: int, seed: int, scored: Scored = own_scores
-) -> Iterator[Column]:
+) -> Iterator[ScoredColumn]:
     """Columns with at least one finished cell among ``planned`` rows; MixedRecords if their cells do not compare.
 
     ``scored`` says how a cell is scored, by default by its target's own metric.
     """
     for _, rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
-        yield column_of(store, Cell.all_of(rows), draws=draws, seed=seed, scored=scored)
+        yield column_of(store, PlannedCell.all_of(rows), draws=draws, seed=seed, scored=scored)
 
 
-def column_of(store: Store, cells: Sequence[Cell], *, draws: int, seed: int, scored: Scored = own_scores) -> Column:
+def column_of(
+    store: Store, cells: Sequence[PlannedCell], *, draws: int, seed: int, scored: Scored = own_scores
+) -> ScoredColumn:
     """The column of these finished cells of one target and setting, in their order."""
     records = [store.get(cell.key) for cell in cells]
     lanes = [Lane(cell.role, cell.intermediate, cell.seed, cell.system) for cell in cells]
@@ -441,7 +443,7 @@ def with_full_baselines(planned: pd.DataFrame) -> pd.DataFrame:
 
 def _column(
     store: Store, target: str, setting: str, records: dict[Lane, Record], *, draws: int, seed: int, scored: Scored
-) -> Column:
+) -> ScoredColumn:
     (lane, first), *others = records.items()
     shown = predictions(store, first)
     decided, first_of = [shown.decisions], {lane.system: first}
@@ -453,7 +455,7 @@ def _column(
     metric, groups = first.results["metric"], Groups.of(shown.groups)
     entropy = (seed, _crc(*np.unique(shown.groups).astype(str)))
     scores, resamples = scored(metric, shown, np.stack(decided), groups, draws, np.random.default_rng(entropy))
-    return Column(
+    return ScoredColumn(
         target=target,
         setting=setting,
         n_test=len(shown.ids),

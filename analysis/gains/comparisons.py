@@ -30,7 +30,7 @@ from scipy.special import stdtrit
 from adapters_store.measures import RETENTION, merged_cells, retention_inputs
 from adapters_store.roles import CONTROLS, MERGED_ROLES, NAMED_BY_INTERMEDIATE, RANDOM, SELF, TRANSFER, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import Column, Manifest, columns, planned_cells, stored_result
+from analysis.gains.cells import Manifest, ScoredColumn, columns, planned_cells, stored_result
 from analysis.gains.corrections import GainTest, Reach, step_down
 from analysis.gains.gains import COLUMNS, GROWTH_NAMES, SEED, TYPES, uncorrected_gains
 from analysis.gains.pairs import Peers
@@ -214,7 +214,7 @@ class _Compared:
     material are left out, as a merge has no such parent.
     """
 
-    column: Column
+    column: ScoredColumn
     rows: Mapping[str, Mapping[int, int]]
     singles: Mapping[int, Sequence[tuple[str, int]]]
     controls: Mapping[str, Mapping[int, int]]
@@ -228,7 +228,7 @@ class _Compared:
         )
 
     @classmethod
-    def of(cls, column: Column, planned: pd.DataFrame) -> _Compared:
+    def of(cls, column: ScoredColumn, planned: pd.DataFrame) -> _Compared:
         cells = planned[(planned.target == column.target) & (planned.setting == column.setting)]
         known = {(row.role, row.intermediate, row.seed): row for row in cells.itertuples()}
         rows: dict[str, dict[int, int]] = {}

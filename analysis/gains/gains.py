@@ -30,7 +30,7 @@ from adapters_store.store import Store
 from analysis.gains import corrections
 from analysis.gains.cells import Manifest, Scored, own_scores, planned_cells, predictions
 from analysis.gains.corrections import reaches
-from analysis.gains.pairs import Gain, Grid
+from analysis.gains.pairs import Gain, PairGrid
 from analysis.gains.significance import DRAWS, LEVEL, Groups, score_draws, shared_variance
 from analysis.tables import Declared, framed, interval_columns
 from tasks.metrics import MEASURES
@@ -296,7 +296,7 @@ def gains(
     which they are ``significant``, are drawn anew, MORE times as often. If ``exact``, the whole grid is, where any
     correction of any gain is undecided.
     """
-    grid = Grid.of(store, manifest, GAIN_ROLES)
+    grid = PairGrid.of(store, manifest, GAIN_ROLES)
     drawn = _Drawn.of(grid, draws, seed)
     if exact and corrections.undecided_corrections(drawn.corrected()).any(axis=None):
         drawn = _Drawn.of(grid, MORE * draws, seed)
@@ -312,7 +312,7 @@ def uncorrected_gains(
     store: Store, manifest: Manifest, roles: Iterable[str], *, draws: int, seed: int, scored: Scored = own_scores
 ) -> pd.DataFrame:
     """One row per planned (role, intermediate, target, setting) of these roles, in COLUMNS without corrections of p."""
-    grid = Grid.of(store, manifest, roles, scored)
+    grid = PairGrid.of(store, manifest, roles, scored)
     table = _empty_table(len(grid.pairs))
     for positions in (positions for data_set in grid.data_sets for positions in data_set):
         for gain in grid.gains(positions, draws=draws, seed=seed):
@@ -327,14 +327,14 @@ _Table = dict[str, list[Any]]  # values by column, in the order of the planned t
 class _Drawn:
     """All gains of a grid by column of the frame, and what is kept of their joint draws, as many of all."""
 
-    grid: Grid
+    grid: PairGrid
     table: _Table
     columns: Sequence[corrections.Reach]
     blocks: Sequence[corrections.Reach]
     draws: int
 
     @classmethod
-    def of(cls, grid: Grid, draws: int, seed: int) -> _Drawn:
+    def of(cls, grid: PairGrid, draws: int, seed: int) -> _Drawn:
         table = _empty_table(len(grid.pairs))
         columns: list[corrections.Reach] = []
         blocks: list[corrections.Reach] = []

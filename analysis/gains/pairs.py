@@ -37,10 +37,10 @@ from adapters_store.roles import BASELINE
 from adapters_store.store import Store
 from analysis.gains.cells import (
     FULL_BASELINE,
-    Cell,
-    Column,
     Manifest,
+    PlannedCell,
     Scored,
+    ScoredColumn,
     column_of,
     own_scores,
     planned_cells,
@@ -162,13 +162,13 @@ HELD = 10_000_000  # resampled scores of a column, at most: 80 MB
 Where = tuple[str, str]  # a target and a setting
 
 
-class Pair(NamedTuple):
+class PlannedPair(NamedTuple):
     """A planned transfer: its cells over all seeds, finished or not."""
 
     role: str
     intermediate: str
     where: Where
-    cells: Sequence[Cell]
+    cells: Sequence[PlannedCell]
 
 
 class Gain(NamedTuple):
@@ -180,29 +180,29 @@ class Gain(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Grid:
+class PairGrid:
     """The planned transfers of a study in some roles, in the manifest's order, beside the cells of their columns."""
 
     store: Store
     manifest: Manifest
-    pairs: Sequence[Pair]
-    cells: Mapping[Where, Sequence[Cell]]
+    pairs: Sequence[PlannedPair]
+    cells: Mapping[Where, Sequence[PlannedCell]]
     scored: Scored = own_scores
 
     @classmethod
-    def of(cls, store: Store, manifest: Manifest, roles: Iterable[str], scored: Scored = own_scores) -> Grid:
+    def of(cls, store: Store, manifest: Manifest, roles: Iterable[str], scored: Scored = own_scores) -> PairGrid:
         """All planned in these roles; MixedRecords for a record that is not what was planned."""
         frame, of_pairs = planned_cells(store, manifest), set(roles)
         frame = frame[frame.target.isin(frame.target[frame.role.isin(of_pairs)])]
         kept = with_full_baselines(frame)
-        grouped: dict[tuple[str, str, Where], list[Cell]] = {}
-        cells: dict[Where, list[Cell]] = {}
-        for cell in Cell.all_of(kept[kept.role.isin([*of_pairs, BASELINE, FULL_BASELINE])]):
+        grouped: dict[tuple[str, str, Where], list[PlannedCell]] = {}
+        cells: dict[Where, list[PlannedCell]] = {}
+        for cell in PlannedCell.all_of(kept[kept.role.isin([*of_pairs, BASELINE, FULL_BASELINE])]):
             where = (cell.target, cell.setting)
             cells.setdefault(where, []).append(cell)
             if cell.role in of_pairs and cell.intermediate is not None:
                 grouped.setdefault((cell.role, cell.intermediate, where), []).append(cell)
-        return cls(store, manifest, [Pair(*pair, of_pair) for pair, of_pair in grouped.items()], cells, scored)
+        return cls(store, manifest, [PlannedPair(*pair, of_pair) for pair, of_pair in grouped.items()], cells, scored)
 
     @cached_property
     def data_sets(self) -> Sequence[Sequence[Sequence[int]]]:
@@ -230,8 +230,8 @@ class Grid:
                     yield Gain(position, *_gain(pair, alone, column, peers, self._data_set(where)))
 
     @cached_property
-    def _of_column(self) -> Mapping[Where, Sequence[Pair]]:
-        columns: dict[Where, list[Pair]] = {}
+    def _of_column(self) -> Mapping[Where, Sequence[PlannedPair]]:
+        columns: dict[Where, list[PlannedPair]] = {}
         for pair in self.pairs:
             columns.setdefault(pair.where, []).append(pair)
         return columns
@@ -240,7 +240,7 @@ class Grid:
     def _peers(self) -> dict[Where, Peers]:
         return {}
 
-    def _peers_of(self, where: Where, whole: Column | None) -> Peers:
+    def _peers_of(self, where: Where, whole: ScoredColumn | None) -> Peers:
         """The scores of all transfers of a column, from the column if it is there as a whole; kept for other parts."""
         if where not in self._peers:
             pairs = self._of_column[where]
@@ -257,7 +257,7 @@ class Grid:
         step = max(HELD // (draws * lanes), 1)
         return (positions[start : start + step] for start in range(0, len(positions), step))
 
-    def _column(self, where: Where, pairs: Sequence[Pair], draws: int, seed: int) -> Column | None:
+    def _column(self, where: Where, pairs: Sequence[PlannedPair], draws: int, seed: int) -> ScoredColumn | None:
         """The column with the cells of these transfers and of the target alone; None if none of them is finished."""
         wanted = {(pair.role, pair.intermediate) for pair in pairs}
         done = [
@@ -268,7 +268,7 @@ class Grid:
         return column_of(self.store, done, draws=draws, seed=seed, scored=self.scored) if done else None
 
 
-def missing(pair: Pair) -> dict[str, Any]:
+def missing(pair: PlannedPair) -> dict[str, Any]:
     """The fields of a transfer of which no seed is finished, or none of its baseline."""
     return {**_planned(pair), "n_seeds": 0, "n_baseline_seeds": 0, "conditional": "", "flags": "missing"}
 
@@ -301,18 +301,20 @@ class _Difference:
         return float(100 * (self.scores.mean() - self.baselines.mean()))
 
 
-def _name(pair: Pair) -> tuple[str, str]:
+def _name(pair: PlannedPair) -> tuple[str, str]:
     return pair.role, pair.intermediate
 
 
-def _scores(pair: Pair, column: Column) -> dict[int, float]:
+def _scores(pair: PlannedPair, column: ScoredColumn) -> dict[int, float]:
     """Scores of a transfer's finished cells, by seed."""
     seeds = column.seeds(*_name(pair), [cell.seed for cell in pair.cells])
     scores = column.scores[column.positions(*_name(pair), seeds)]
     return dict(zip(seeds, scores.tolist(), strict=True))
 
 
-def _difference(pair: Pair, base: Sequence[Cell], column: Column, peers: Peers) -> _Difference | None:
+def _difference(
+    pair: PlannedPair, base: Sequence[PlannedCell], column: ScoredColumn, peers: Peers
+) -> _Difference | None:
     """The finished seeds of a transfer against those of a baseline; None if no seed is finished of both.
 
     A seed that only one of the two has finished is left out, unless no transfer is planned for it.
@@ -333,7 +335,7 @@ def _difference(pair: Pair, base: Sequence[Cell], column: Column, peers: Peers) 
 
 
 def _gain(
-    pair: Pair, alone: Mapping[str, Sequence[Cell]], column: Column, peers: Peers, data_set: str
+    pair: PlannedPair, alone: Mapping[str, Sequence[PlannedCell]], column: ScoredColumn, peers: Peers, data_set: str
 ) -> tuple[dict[str, Any], GainTest | None]:
     """The gain of a transfer over the baselines ``alone`` of its setting and of all data."""
     difference = _difference(pair, alone[BASELINE], column, peers)
@@ -375,13 +377,13 @@ def _gain(
     return fields, GainTest.of(difference.points / 100, difference.evidence, pair.where, block)
 
 
-def _planned(pair: Pair) -> dict[str, Any]:
+def _planned(pair: PlannedPair) -> dict[str, Any]:
     first = pair.cells[0]
     names = dict(zip(PAIR, (pair.intermediate, *pair.where), strict=True))
     return {"role": pair.role, **names, "version": first.version, "metric": first.metric}
 
 
-def _is_any_collapsed(cells: Iterable[Cell]) -> bool:
+def _is_any_collapsed(cells: Iterable[PlannedCell]) -> bool:
     return any(holds(cell.collapsed) for cell in cells)
 
 

@@ -51,7 +51,7 @@ def p_of_orders(
     of every task. A target counts with at least ``fewest`` finished candidates that do not all score the same.
     Undefined for a ranking that lacks a pair of those, and for all where no target counts.
     """
-    grid = _Grid.of(ranked, gains, names, fewest)
+    grid = _OrderGrid.of(ranked, gains, names, fewest)
     shown = [name for name in names if name in grid.orders]
     if not shown or not grid.targets:
         return pd.DataFrame({"p": np.nan, "p_corrected": np.nan}, index=list(names))
@@ -114,7 +114,7 @@ def _family_arrangements(codes: Array) -> tuple[Array, Array]:
     return families, tasks
 
 
-class _Grid:
+class _OrderGrid:
     """Orders and scores as [tasks, tasks] (intermediate, target), undefined where there is no pair."""
 
     def __init__(self, tasks: list[str], orders: dict[str, Array], score: Array, fewest: int) -> None:
@@ -133,7 +133,7 @@ class _Grid:
         self.is_full = len(self.roles) == 1 and all(len(candidates) == others for _, candidates in self.targets)
 
     @classmethod
-    def of(cls, ranked: pd.DataFrame, gains: pd.DataFrame, names: Sequence[str], fewest: int) -> _Grid:
+    def of(cls, ranked: pd.DataFrame, gains: pd.DataFrame, names: Sequence[str], fewest: int) -> _OrderGrid:
         """From frames of pairs; tasks without a finished pair are left out, and rankings without one of the pairs."""
         finished = gains[np.isfinite(gains.gain)]
         ranked = ranked[ranked.intermediate.isin(finished.intermediate) | ranked.intermediate.isin(finished.target)]

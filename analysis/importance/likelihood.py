@@ -218,7 +218,7 @@ NEGLIGIBLE = 1e-4  # weight of a point, below which it has no part in a p
 
 
 @dataclass(frozen=True)
-class Fit:
+class Likelihoods:
     """The likelihoods of points without a slope, and the ratios with a slope on each construct.
 
     ``weight`` [points, grids] sums to 1 over points, 0 where tasks do not differ each in its own way; ``without``
@@ -281,7 +281,7 @@ class Model:
             seed,
         )
 
-    def fitted(self, contrasts: Array) -> Fit:
+    def fitted(self, contrasts: Array) -> Likelihoods:
         """The fit of contrasts [n - 1, grids] whose pairs vary as their weights promise."""
         without = self._without_slope(contrasts)
         top = without.max(0)
@@ -300,13 +300,13 @@ class Model:
         differing = differs(self.parts, self.points)
         weight = np.zeros(without.shape)
         weight[differing] = np.exp(without[differing] - without[differing].max(0))
-        return Fit(np.asarray(weight / weight.sum(0)), without.argmax(0), *shaped)
+        return Likelihoods(np.asarray(weight / weight.sum(0)), without.argmax(0), *shaped)
 
     def largest(self, contrasts: Array) -> Array:
         """The largest log likelihood [grids] over all points, without a slope."""
         return np.asarray(self._without_slope(contrasts).max(0))
 
-    def corrected(self, fit: Fit) -> Array:
+    def corrected(self, fit: Likelihoods) -> Array:
         """P [constructs, grids] of every construct's ratio, corrected for the largest of all constructs."""
         p, total = np.zeros(fit.ratio.shape), np.zeros(fit.ratio.shape[1])
         for point in np.flatnonzero((fit.weight > NEGLIGIBLE).any(1)):

@@ -31,7 +31,7 @@ from scipy.special import ndtri, stdtr
 
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import Grid
-from analysis.importance.likelihood import DRAWS, SAME, Effects, Fit, Model, share_reaching, standardised
+from analysis.importance.likelihood import DRAWS, SAME, Effects, Likelihoods, Model, share_reaching, standardised
 from tasks.plain_text import counted
 
 Array = np.ndarray
@@ -297,7 +297,7 @@ SMALLEST = 1e-12  # rounding
 
 
 @dataclass(frozen=True)
-class Part:
+class GridSlopes:
     """One question put to grids, all [constructs, grids]: slopes in points per standard deviation, errors, and p.
 
     ``ratio_p`` is that of the likelihood ratio, ``guard`` the replication, ``p`` the larger of their corrected p.
@@ -360,7 +360,7 @@ class MixedTest:
         """Its root [grids]: what gains are divided by, so that their noise is as weights promise."""
         return np.asarray(np.sqrt(self.scale(gains)))
 
-    def fit(self, scaled: Array) -> Fit:
+    def fit(self, scaled: Array) -> Likelihoods:
         """The fit of gains [tasks, tasks, grids] that were divided by their unit."""
         return self.model.fitted(self.model.effects.estimated(scaled))
 
@@ -384,7 +384,7 @@ class MixedTest:
         difference = (rating[:, None] - rating[None, :]) * self.grid.mask
         return np.asarray(difference if question == SIGNED else np.abs(difference))
 
-    def asked(self, question: str, gains: Array) -> Part:
+    def asked(self, question: str, gains: Array) -> GridSlopes:
         """Either question, put to gains [tasks, tasks, grids].
 
         SIGNED is the primary one: do intermediates that are rated higher than their target teach it more, or less?
@@ -394,9 +394,9 @@ class MixedTest:
         if question == SIGNED:
             fit = self.fit(gains / unit)
             guard = self.families.replication(gains / unit, fit.with_slope)
-            return Part(fit.slope * unit, fit.error * unit, self.model.corrected(fit), guard)
+            return GridSlopes(fit.slope * unit, fit.error * unit, self.model.corrected(fit), guard)
         slope, error, corrected, guard = self.distances.tested(gains / unit)
-        return Part(slope * unit, error * unit, corrected, guard)
+        return GridSlopes(slope * unit, error * unit, corrected, guard)
 
 
 def why_not(grid: Grid) -> str | None:

@@ -21,7 +21,7 @@ from analysis.figures.drawing import FONT, Drawing, file_of, named
 from analysis.figures.forest import FOREST
 from analysis.figures.heatmaps import HEATMAP
 from analysis.figures.paper_figures import FIGURE_2
-from analysis.figures.plan import SETTINGS, Planned, figure_of_plan
+from analysis.figures.plan import SETTINGS, PlannedFigure, figure_of_plan
 from analysis.figures.uncertainty_map import MAP
 from analysis.kept import NOWHERE, Kept
 from analysis.manuscript.layout import Venue
@@ -41,7 +41,7 @@ PRINTED = (  # what stands in a manuscript, in its order, by the beginnings of n
 
 
 def write_figures(
-    figures: Sequence[Drawing | Planned], venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE
+    figures: Sequence[Drawing | PlannedFigure], venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE
 ) -> list[Drawing]:
     """Draw figures into ``out``, a PDF each; equal frames give equal bytes. What is kept is not drawn again."""
     drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in sheets(figures, venue)]
@@ -72,14 +72,14 @@ def _centre(figure: Figure, width: float) -> None:
     figure.axes[0].set_position(((1 - own / width) / 2, 0.0, own / width, 1.0))
 
 
-def sheets(figures: Sequence[Drawing | Planned], venue: Venue) -> Iterator[Drawing]:
+def sheets(figures: Sequence[Drawing | PlannedFigure], venue: Venue) -> Iterator[Drawing]:
     """What there is to draw, heatmaps in as many parts as are legible."""
     for beginnings in PRINTED:
         for figure in sorted(
             (part for part in figures if part.name.startswith(beginnings)), key=lambda part: part.name
         ):
             name = figure.name.replace("_", "-")
-            if isinstance(figure, Planned) and figure.caption:
+            if isinstance(figure, PlannedFigure) and figure.caption:
                 draw = partial(figure_of_plan, planner=partial(figure.planner, width=venue.page))
                 for part, frame in figure.parts(figure.frame, name, width=venue.page):
                     caption = figure.caption if isinstance(figure.caption, str) else figure.caption(frame)

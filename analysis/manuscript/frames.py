@@ -17,7 +17,7 @@ from adapters_store.roles import BASELINE, MERGED_ROLES, WHOLE_MODELS, planned_r
 from adapters_store.store import Store
 from analysis.figures.drawing import Drawing
 from analysis.figures.paper_figures import paper_figures, why_not_drawn
-from analysis.figures.plan import Planned
+from analysis.figures.plan import PlannedFigure
 from analysis.figures.register import figures_of
 from analysis.gains.baselines import claims
 from analysis.gains.significance import LEVEL
@@ -150,7 +150,7 @@ SPLITS = ("train", "validation", "test")
 DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
 
-def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list[Drawing | Planned]:
+def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list[Drawing | PlannedFigure]:
     """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs.
 
     Returned are the figures that there is something to draw of; none is drawn.

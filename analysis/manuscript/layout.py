@@ -216,7 +216,7 @@ MARKED = re.compile(r"([<\u2212-]?\d+(?:\.\d+)?)([*\u2020\u2021]*)")
 SPAN = re.compile(r"\[([\u2212-]?[\d.]+), ([\u2212-]?[\d.]+)\]")
 
 
-class Best(str):
+class BoldCell(str):
     """A cell that is set in bold: the best of its column or group."""
 
     __slots__ = ()
@@ -229,7 +229,9 @@ def aligned(cells: Sequence[str]) -> list[str]:
     """
     room, upper = _rooms(cells)
     even = (_aligned(cell, zeros, room, upper) for cell, zeros in zip(cells, _lacking(cells), strict=True))
-    return [rf"\textbf{{{text}}}" if isinstance(cell, Best) else text for cell, text in zip(cells, even, strict=True)]
+    return [
+        rf"\textbf{{{text}}}" if isinstance(cell, BoldCell) else text for cell, text in zip(cells, even, strict=True)
+    ]
 
 
 def points_aligned(cells: Sequence[str], size: float) -> float:
@@ -319,7 +321,7 @@ def of_width(width: float) -> Venue:
 
 
 @dataclass(frozen=True)
-class Head:
+class ColumnHead:
     """A column's head, and its kind: ``number`` at the right, ``label`` at the left, ``text`` broken over lines."""
 
     head: str
@@ -335,7 +337,7 @@ class Float:
 
     name: str
     caption: str
-    columns: tuple[Head, ...]
+    columns: tuple[ColumnHead, ...]
     rows: tuple[tuple[str, ...], ...]
     labels: int = 1
     is_turned: bool = False
@@ -361,7 +363,7 @@ class Float:
 
 
 @dataclass(frozen=True)
-class Fit:
+class TableFit:
     """How a table stands: a size of type, the width in cm, and whether it goes over both columns of a page."""
 
     size: str
@@ -389,12 +391,12 @@ def table_as_latex(table: Float, venue: Venue) -> str:
         else column.kind
         for place, column in enumerate(table.columns)
     ]
-    columns = tuple(Head(column.head, kind) for column, kind in zip(table.columns, kinds, strict=True))
+    columns = tuple(ColumnHead(column.head, kind) for column, kind in zip(table.columns, kinds, strict=True))
     table = replace(table, columns=columns)
     # The first place and size that hold all columns; the smallest type over the whole page if none does.
     sizes = list(SIZES)
-    choices = [Fit(size, venue.column, False) for size in sizes] if venue.is_two_column else []
-    choices += [Fit(size, venue.page, venue.is_two_column) for size in sizes]
+    choices = [TableFit(size, venue.column, False) for size in sizes] if venue.is_two_column else []
+    choices += [TableFit(size, venue.page, venue.is_two_column) for size in sizes]
     needed = {size: sum(_widths(table, points)) - 2 * GAPS[points] for size, points in SIZES.items()}
     fit = next((choice for choice in choices if needed[choice.size] <= choice.points), choices[-1])
     parts = [part for narrow in _narrow(table, fit) for part in _short(narrow, fit)]
@@ -436,7 +438,7 @@ def _is_turned(table: Float, place: int) -> bool:
     return table.is_turned and table.columns[place].kind == "number"
 
 
-def _narrow(table: Float, fit: Fit) -> Iterator[Float]:
+def _narrow(table: Float, fit: TableFit) -> Iterator[Float]:
     """The table in parts that are narrow enough; each begins with the labels."""
     widths = _widths(table, SIZES[fit.size])
     labels = list(range(table.labels))
@@ -450,7 +452,7 @@ def _narrow(table: Float, fit: Fit) -> Iterator[Float]:
     yield table.columns_of([*labels, *rest])
 
 
-def _short(table: Float, fit: Fit) -> Iterator[tuple[Float, int]]:
+def _short(table: Float, fit: TableFit) -> Iterator[tuple[Float, int]]:
     """The table in parts that a page is long enough for, and the row of the whole that each begins with.
 
     Rows between two rules stay together where a page holds several such groups.
@@ -474,7 +476,7 @@ def _short(table: Float, fit: Fit) -> Iterator[tuple[Float, int]]:
         yield Float(table.name, table.caption, table.columns, rows, table.labels, table.is_turned, table.rules), first
 
 
-def _lines(table: Float, fit: Fit, row: Sequence[str]) -> list[int]:
+def _lines(table: Float, fit: TableFit, row: Sequence[str]) -> list[int]:
     """How many lines each cell of a row takes, in parts of lines where text is broken loosely."""
     size = SIZES[fit.size]
     texts = [place for place, column in enumerate(table.columns) if column.kind == "text"]
@@ -485,7 +487,7 @@ def _lines(table: Float, fit: Fit, row: Sequence[str]) -> list[int]:
     return [1, *(ceil(1.2 * points_wide(row[place], size) / max(room, 1.0)) for place in texts)]
 
 
-def _float(table: Float, first: int, fit: Fit, caption: str, label: str) -> str:
+def _float(table: Float, first: int, fit: TableFit, caption: str, label: str) -> str:
     name = "table*" if fit.is_wide else "table"
     body = [_guarded(" & ".join(cells)) + r" \\" for cells in _cells(table)]
     for place in sorted((rule - first for rule in table.rules if 0 < rule - first < len(body)), reverse=True):
@@ -529,7 +531,7 @@ def _has_text(table: Float) -> bool:
     return any(column.kind == "text" for column in table.columns)
 
 
-def _begin(table: Float, fit: Fit) -> list[str]:
+def _begin(table: Float, fit: TableFit) -> list[str]:
     kinds = {"number": "r", "label": "l", "text": r">{\raggedright\arraybackslash}X"}
     columns = "@{}" + "".join(kinds[column.kind] for column in table.columns) + "@{}"
     if not _has_text(table):

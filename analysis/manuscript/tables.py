@@ -12,7 +12,7 @@ from analysis.figures.heatmaps import DAGGER, DOUBLE_DAGGER, METRIC_NAMES
 from analysis.gains.significance import LEVEL
 from analysis.importance.mixed import NOT_TESTED
 from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, NamedFrames
-from analysis.manuscript.layout import Best, Float, Head, changes, once, printed, spanned
+from analysis.manuscript.layout import BoldCell, ColumnHead, Float, changes, once, printed, spanned
 from analysis.ratings.themes import ALL
 from analysis.results.leaderboard import FILES
 from analysis.sections.answers import AGREEMENT, CONTRASTS, RATER_PAIRS, THEME_COUNTS, means_columns
@@ -23,9 +23,9 @@ from analysis.sections.study import alone_columns
 LEADERBOARD, LEADERBOARD_RATIONALES = FILES["board"], FILES["rationales"]
 
 
-def columns_of(labels: Iterable[str], numbers: Iterable[str]) -> tuple[Head, ...]:
+def columns_of(labels: Iterable[str], numbers: Iterable[str]) -> tuple[ColumnHead, ...]:
     """The columns of a table by their heads: labels at the left, then numbers."""
-    return (*(Head(head, "label") for head in labels), *map(Head, numbers))
+    return (*(ColumnHead(head, "label") for head in labels), *map(ColumnHead, numbers))
 
 
 def in_print(
@@ -38,7 +38,7 @@ def in_print(
     **further: Any,  # noqa: ANN401 - fields
 ) -> Float:
     """The rows of a frame in these columns, whose names begin with a capital; ``further`` is as of ``Float``."""
-    heads = tuple(Head(_capital(column.head), LABEL if column.kind == LABEL else "number") for column in columns)
+    heads = tuple(ColumnHead(_capital(column.head), LABEL if column.kind == LABEL else "number") for column in columns)
     rows = tuple(tuple(_printed(column, row, missing) for column in columns) for row in frame.to_dict("records"))
     return Float(name, caption, heads, rows, **further)
 
@@ -59,7 +59,10 @@ def systems(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     """The leaderboard of a study with systems: what each scores on each target, by setting."""
     frame = frames.get(LEADERBOARD, pd.DataFrame({"setting": []}))
     for setting, part in frame.groupby("setting", sort=False):
-        columns = (*columns_of(("Target", "System"), ("Score", "95 % interval", "Seeds")), Head("Metric", "label"))
+        columns = (
+            *columns_of(("Target", "System"), ("Score", "95 % interval", "Seeds")),
+            ColumnHead("Metric", "label"),
+        )
         rows = tuple(
             (
                 *(titles[row.target], _contestant(row, titles), _leading(row)),
@@ -87,7 +90,7 @@ def _contestant(row: Any, titles: pd.Series) -> str:  # noqa: ANN401 - a row of 
 def _leading(row: Any) -> str:  # noqa: ANN401 - a row of a frame
     """A score, in bold if it is the highest or tied with it."""
     text = printed("score", row.score, "?")
-    return Best(text) if row.rank == 1 or row.is_tied == True else text  # noqa: E712 - True, False or nothing
+    return BoldCell(text) if row.rank == 1 or row.is_tied == True else text  # noqa: E712 - True, False or nothing
 
 
 def rationales(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
@@ -144,7 +147,7 @@ def slopes(frames: NamedFrames) -> Iterator[Float]:
     if frame is None or frame[frame.verdict != NOT_TESTED].empty:
         return
     numbers = ("Per step", "95 % interval", "p (ratio)", "p (families)", "Visible")
-    columns = (*columns_of(("Question", "Rating"), numbers), Head("Verdict", "label"))
+    columns = (*columns_of(("Question", "Rating"), numbers), ColumnHead("Verdict", "label"))
     rows = tuple(
         (
             *(row.question, row.title, printed("rating", row.slope, "--"), spanned("rating", row.low, row.high, "--")),
@@ -216,7 +219,7 @@ def data_sets(frames: NamedFrames) -> Iterator[Float]:
         )
         for name, part in own
     )
-    columns = tuple(Head(head, kind) for head, kind in zip(heads, kinds, strict=True))
+    columns = tuple(ColumnHead(head, kind) for head, kind in zip(heads, kinds, strict=True))
     yield Float("licences", "Data sets and their licences as their publishers state them.", columns, rows)
 
 
@@ -277,7 +280,7 @@ def _starred(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
     """A gain in points with its stars; in bold if it is the target's best."""
     stars = next((mark for level, mark in STARS.items() if gain.p_max_grid <= level), "")
     text = printed("points", gain.points) + stars
-    return Best(text) if (gain.end, gain.place) == (BEST, 1) else text
+    return BoldCell(text) if (gain.end, gain.place) == (BEST, 1) else text
 
 
 def scores(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
@@ -316,7 +319,7 @@ def _score(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
 
 def _best(cell: str, tops: pd.Series, target: str) -> str:
     """The cell, in bold if it prints the best transfer's score."""
-    return Best(cell) if tops.get(target) and cell.rstrip(f"*{DAGGER}{DOUBLE_DAGGER}") == tops[target] else cell
+    return BoldCell(cell) if tops.get(target) and cell.rstrip(f"*{DAGGER}{DOUBLE_DAGGER}") == tops[target] else cell
 
 
 def _key(part: pd.DataFrame) -> str:

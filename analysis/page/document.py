@@ -41,7 +41,7 @@ from analysis.results.study_results import StudyResults
 from analysis.sections.answers import construct_title
 from analysis.sections.blocks import Section
 from analysis.sections.gains import WAYS, control_name, verdict
-from analysis.sections.importance import Answer
+from analysis.sections.importance import ImportanceReport
 from analysis.sections.study import MEANINGS
 from analysis.tables import bare, count, inline, interval, number, percent, signed, yes_no
 from tasks.plain_text import harmless
@@ -279,7 +279,7 @@ class Report:
 
     title: str
     question: Question
-    answer: Answer
+    answer: ImportanceReport
     sections: Sequence[Section]
 
 

@@ -37,7 +37,7 @@ from adapters_store.measures import SWAPPED
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
-from analysis.gains.cells import Cell, Column, Manifest, column_of, planned_cells, predictions
+from analysis.gains.cells import Manifest, PlannedCell, ScoredColumn, column_of, planned_cells, predictions
 from analysis.gains.comparisons import over_targets
 from analysis.gains.corrections import GainTest, reaches, step_down
 from analysis.gains.pairs import PAIR
@@ -56,14 +56,14 @@ SHARED = {
 }
 
 
-class Stored(NamedTuple):
+class StoredStudy(NamedTuple):
     """A study in a store."""
 
     store: Store
     manifest: Manifest
 
 
-def shared_errors(a: Stored, b: Stored, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
+def shared_errors(a: StoredStudy, b: StoredStudy, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
     """One row per gain that both studies have on the very same test items: the columns SHARED."""
     first, second = (_columns_of(study) for study in (a, b))
     rows = []
@@ -118,17 +118,17 @@ def p_of_differences(both: pd.DataFrame) -> FloatArray:
     return p
 
 
-def _columns_of(study: Stored) -> dict[tuple[str, str], list[Cell]]:
+def _columns_of(study: StoredStudy) -> dict[tuple[str, str], list[PlannedCell]]:
     """The finished targets alone and transfers of a study by target and setting."""
     frame = planned_cells(study.store, study.manifest)
     kept = frame[(frame.status == "done") & frame.role.isin([BASELINE, TRANSFER])]
-    columns: dict[tuple[str, str], list[Cell]] = {}
-    for cell in Cell.all_of(kept):
+    columns: dict[tuple[str, str], list[PlannedCell]] = {}
+    for cell in PlannedCell.all_of(kept):
         columns.setdefault((cell.target, cell.setting), []).append(cell)
     return columns
 
 
-def _is_same_test(pairs: Sequence[tuple[Store, list[Cell]]]) -> bool:
+def _is_same_test(pairs: Sequence[tuple[Store, list[PlannedCell]]]) -> bool:
     """Whether the first cells of both have the same test rows, groups and labels, by the same metric."""
     if pairs[0][1][0].metric != pairs[1][1][0].metric:
         return False
@@ -136,7 +136,7 @@ def _is_same_test(pairs: Sequence[tuple[Store, list[Cell]]]) -> bool:
     return all(np.array_equal(*(getattr(side, name) for side in shown)) for name in ("ids", "groups", "labels"))
 
 
-def _gain_draws(column: Column) -> Iterator[tuple[str, FloatArray]]:
+def _gain_draws(column: ScoredColumn) -> Iterator[tuple[str, FloatArray]]:
     """The resampled gain [draws] of every intermediate of a column, means over seeds."""
     lanes: dict[str | None, list[int]] = {}
     for lane, place in column.lanes.items():

@@ -25,7 +25,7 @@ from adapters_store.record import LEAKING, Record
 from adapters_store.roles import BASELINE, SCORED_ALONE, SYSTEM, TRANSFER, role_of
 from adapters_store.store import LEFT_OUT, Store
 from analysis.gains.baselines import RANGE
-from analysis.gains.cells import Cell, Column, Lane, Manifest, column_of, planned_cells, predictions
+from analysis.gains.cells import Lane, Manifest, PlannedCell, ScoredColumn, column_of, planned_cells, predictions
 from analysis.gains.corrections import GainTest, reaches, step_down
 from analysis.gains.gains import SEED
 from analysis.gains.pairs import conditional_on
@@ -124,7 +124,7 @@ class Contestant:
     """One row of a leaderboard: its finished cells, one per seed, in the order of the seeds."""
 
     name: str
-    cells: Sequence[Cell]
+    cells: Sequence[PlannedCell]
 
     @property
     def seeds(self) -> list[int]:
@@ -136,7 +136,7 @@ class Contestant:
         """Whether any of its cells was told the answers."""
         return any(LEAKING in cell.flags.split(";") for cell in self.cells)
 
-    def lanes(self, column: Column, seeds: Sequence[int]) -> list[int]:
+    def lanes(self, column: ScoredColumn, seeds: Sequence[int]) -> list[int]:
         """The lanes of its cells of these seeds."""
         first = self.cells[0]
         return [column.lanes[Lane(first.role, first.intermediate, seed, first.system)] for seed in seeds]
@@ -188,11 +188,11 @@ def picked_transfer(transfers: pd.DataFrame) -> str | None:
     return str(scores["mean"].idxmax()) if len(scores) else None
 
 
-def _by_seed(rows: pd.DataFrame) -> list[Cell]:
-    return Cell.all_of(rows.sort_values("seed"))
+def _by_seed(rows: pd.DataFrame) -> list[PlannedCell]:
+    return PlannedCell.all_of(rows.sort_values("seed"))
 
 
-def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[Contestant], column: Column) -> _Rows:
+def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[Contestant], column: ScoredColumn) -> _Rows:
     """The rows of a column with scores, intervals and tests over repeated splits."""
     board, pairs, *others = rows
     scores = {
@@ -219,7 +219,7 @@ def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[Contestant], 
 
 
 def _column_rows(
-    store: Store, column: Column, contestants: Sequence[Contestant], classes: Sequence[str], is_repeated: bool
+    store: Store, column: ScoredColumn, contestants: Sequence[Contestant], classes: Sequence[str], is_repeated: bool
 ) -> _Rows:
     where = {"target": column.target, "setting": column.setting}
     pairs = [where | pair for pair in _pairs(column, contestants)]
@@ -235,7 +235,7 @@ def _column_rows(
 
 
 def _beside(
-    store: Store, manifest: Manifest, column: Column, contestants: Sequence[Contestant], draws: int, seed: int
+    store: Store, manifest: Manifest, column: ScoredColumn, contestants: Sequence[Contestant], draws: int, seed: int
 ) -> _Rows:
     """Rows of people, calibration and reliability of a column; who was told the answers is in none of them."""
     where, options = {"target": column.target, "setting": column.setting}, {"draws": draws, "seed": seed}
@@ -253,7 +253,12 @@ def _beside(
 
 
 def _people(
-    store: Store, manifest: Manifest, column: Column, records: Mapping[str, Sequence[Record]], draws: int, seed: int
+    store: Store,
+    manifest: Manifest,
+    column: ScoredColumn,
+    records: Mapping[str, Sequence[Record]],
+    draws: int,
+    seed: int,
 ) -> list[dict[str, Any]]:
     """One annotator and the contestants against the other annotators; nothing where rows have one label each."""
     seeds = {name: [predictions(store, record) for record in own] for name, own in records.items()}
@@ -285,7 +290,7 @@ def _is_tied(name: str, best: str, pairs: Sequence[Mapping[str, Any]]) -> Any:  
     return pd.NA if own is None or np.isnan(own["p_max"]) else not own["significant"]
 
 
-def _row(store: Store, column: Column, contestant: Contestant, records: Sequence[Record]) -> dict[str, Any]:
+def _row(store: Store, column: ScoredColumn, contestant: Contestant, records: Sequence[Record]) -> dict[str, Any]:
     first, lanes = contestant.cells[0], contestant.lanes(column, contestant.seeds)
     scores = column.scores[lanes]
     own = evidence(scores, column.draws[:, lanes], column.groups, column.rng(contestant.name))
@@ -375,7 +380,7 @@ def parameters(store: Store, record: Record) -> int | None:
     return total
 
 
-def _pairs(column: Column, contestants: Sequence[Contestant]) -> list[dict[str, Any]]:
+def _pairs(column: ScoredColumn, contestants: Sequence[Contestant]) -> list[dict[str, Any]]:
     """Every pair of contestants, its difference and its p before and after the maximum over all pairs."""
     rows: list[dict[str, Any]] = []
     tests = []
@@ -393,7 +398,7 @@ def _pairs(column: Column, contestants: Sequence[Contestant]) -> list[dict[str, 
     return [row | {"significant": bool(float(row["p_max"]) <= LEVEL)} for row in rows]
 
 
-def _difference(column: Column, a: Contestant, b: Contestant) -> tuple[float, Evidence]:
+def _difference(column: ScoredColumn, a: Contestant, b: Contestant) -> tuple[float, Evidence]:
     """Points of a over b and their evidence, over the seeds that both have; over all of the one that has more."""
     few, many = (a, b) if len(a.cells) <= len(b.cells) else (b, a)
     shared = [seed for seed in few.seeds if seed in many.seeds]

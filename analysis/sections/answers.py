@@ -331,7 +331,7 @@ MODEL_REPEATS = (
 )
 
 
-def beside(question: Question, own: Beside, progress: explained.Progress) -> explained.Answer:
+def beside(question: Question, own: Beside, progress: explained.Progress) -> explained.ImportanceReport:
     """The section on ratings that a model gave, its lines for a terminal and its facts."""
     people = own.people(question.results)
     agreed = question.kept.frame(
@@ -370,7 +370,7 @@ def beside(question: Question, own: Beside, progress: explained.Progress) -> exp
     ]
     lines = [*agreement_lines, *(_set_line(name, sets[name], answer) for name, answer in answers.items())]
     facts = {name: rows(frame) for name, frame in frames.items()}
-    return explained.Answer(tuple(lines), Section(BESIDE, blocks, frames), facts)
+    return explained.ImportanceReport(tuple(lines), Section(BESIDE, blocks, frames), facts)
 
 
 def _set_line(name: str, results: Results, answer: Mixed) -> str:
@@ -411,7 +411,7 @@ def silent(done: int, of: int, what: str) -> None:
 
 def all_answers(
     question: Question, mode: str, progress: explained.Progress = silent
-) -> tuple[explained.Answer, list[Section]]:
+) -> tuple[explained.ImportanceReport, list[Section]]:
     """What explains gains, in a mode, and the sections of all answers."""
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pandas as pd
 
 from analysis.figures.drawing import Drawing, FigureFiles
-from analysis.figures.plan import Planned
+from analysis.figures.plan import PlannedFigure
 from analysis.gains.significance import p_text
 from analysis.kept import NOWHERE, Kept
 from analysis.tables import TABLES, count, interval, number, write_csv, write_frames
@@ -127,7 +127,7 @@ class Picture:
     file: str
 
 
-def pictures(figures: Iterable[Drawing | Planned]) -> list[Picture]:
+def pictures(figures: Iterable[Drawing | PlannedFigure]) -> list[Picture]:
     """Figures that are drawn into folders beside the page, by their parts."""
     return [
         Picture(" ".join(figure.title.splitlines()), f"{figure.folder}/{name}.png")
@@ -159,7 +159,7 @@ class Section:
     blocks: Sequence[Block]
     frames: Mapping[str, pd.DataFrame] = field(default_factory=dict, compare=False)
     lists: Mapping[str, pd.DataFrame] = field(default_factory=dict, compare=False)
-    figures: Sequence[Drawing | Planned] = field(default=(), compare=False)
+    figures: Sequence[Drawing | PlannedFigure] = field(default=(), compare=False)
 
     def write(self, out: Path, kept: Kept = NOWHERE) -> list[FigureFiles]:
         """Write into the page's folder what stands beside it; the figures' files."""

@@ -24,7 +24,7 @@ from analysis.gains.significance import LEVEL, p_text
 from analysis.results.comparisons import (
     NOT_GIVEN,
     SHARED,
-    Stored,
+    StoredStudy,
     each,
     flat,
     listed,
@@ -108,7 +108,7 @@ class Side:
     titles: Mapping[str, str]
     is_synthetic: bool = False
     note: str = ""
-    stored: Stored | None = None
+    stored: StoredStudy | None = None
     trained: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -131,7 +131,7 @@ def side_of_study(study: StudyResults) -> Side:
     titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}
     trained = {record.spec["target"]: flat({"training": record.spec["training"]}) for record in adapters}
     scores = scores.reset_index()
-    stored = Stored(study.store, manifest)
+    stored = StoredStudy(study.store, manifest)
     return Side(
         manifest["name"], scores, study.gains, facts, titles, manifest["synthetic"], stored=stored, trained=trained
     )

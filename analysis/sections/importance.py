@@ -110,7 +110,7 @@ BySetting = dict[str, paper_mode.PaperImportances]
 
 
 @dataclass(frozen=True)
-class Answer:
+class ImportanceReport:
     """``lines`` for a terminal, a ``section`` of a page, and ``facts`` for programs, undefined numbers as None.
 
     ``further`` is what stands beside the answer, for who asks more.
@@ -122,7 +122,7 @@ class Answer:
     further: Section | None = None
 
 
-def guarded_answer(question: Question, progress: Progress) -> Answer:
+def guarded_answer(question: Question, progress: Progress) -> ImportanceReport:
     """The mixed model of the primary specification, and slopes under every choice that could have been made."""
     results, primary, similarities = question.results, question.primary, question.similarities
     answer = computed(question, progress)
@@ -141,7 +141,7 @@ def guarded_answer(question: Question, progress: Progress) -> Answer:
         more += [Text(CHOSEN), _by_choice(chosen), *pictures(figures)]
     section = replace(section, frames={**section.frames, "mixed_choices": chosen})
     further = Section("How that was tested", more, figures=figures) if more else None
-    return Answer((primary.line(), *answer.lines()), section, facts, further)
+    return ImportanceReport((primary.line(), *answer.lines()), section, facts, further)
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -164,13 +164,13 @@ CAVEAT = (
 TITLE = "What explains a gain, the paper's procedure"
 
 
-def paper_answer(question: Question, progress: Progress) -> Answer:
+def paper_answer(question: Question, progress: Progress) -> ImportanceReport:
     """The paper's importances under both settings; a grid too small gets the reason."""
     try:
         by_setting = {name: _importances(question, name, progress) for name in paper_mode.SETTINGS}
     except BadInput as problem:
         reason = f"nothing can be said: {problem}"
-        return Answer((reason,), Section(TITLE, [Text(reason)]), {"reason": reason})
+        return ImportanceReport((reason,), Section(TITLE, [Text(reason)]), {"reason": reason})
     unseen = {
         name: paper_mode.unseen_tasks(question.results, setting, similarities=question.similarities)
         for name, setting in paper_mode.SETTINGS.items()
@@ -194,7 +194,7 @@ def paper_answer(question: Question, progress: Progress) -> Answer:
     means = {name: rows(result.mean()) for name, result in by_setting.items()}
     facts = {name: rows(frame) for name, frame in frames.items() if name not in ("importances", "fits")}
     section = Section(TITLE, blocks, {f"paper_{name}": frame for name, frame in frames.items()})
-    return Answer(tuple(_lines(by_setting, frames)), section, {"importances": means, **facts})
+    return ImportanceReport(tuple(_lines(by_setting, frames)), section, {"importances": means, **facts})
 
 
 def _importances(question: Question, name: str, progress: Progress) -> paper_mode.PaperImportances:

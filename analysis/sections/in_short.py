@@ -20,7 +20,7 @@ from analysis.importance.mixed_test import SIGNED
 from analysis.importance.question import Question
 from analysis.results.leaderboard import has_systems
 from analysis.results.study_results import StudyResults
-from analysis.sections.importance import Answer
+from analysis.sections.importance import ImportanceReport
 from analysis.tables import MOST_NAMED, few, fixed, interval, number, percent, signed
 from tasks.plain_text import counted
 
@@ -103,7 +103,7 @@ def _best_system(study: StudyResults, place: tuple[str, str], rows: pd.DataFrame
     return f"{text}; the {own.system} has {number(own.score, 2)}, {apart}."
 
 
-def sentences_of_scores(question: Question, answer: Answer) -> list[str]:
+def sentences_of_scores(question: Question, answer: ImportanceReport) -> list[str]:
     """The same of a grid of which only printed scores are known: directions and sizes, and nothing of what is sure."""
     results = question.results
     gains, titles = results.gains.assign(points=100 * results.gains.gain), results.tasks.set_index("task").title
@@ -252,7 +252,7 @@ def findable(visible: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def explanation(answer: Answer, question: Question) -> Iterator[str]:
+def explanation(answer: ImportanceReport, question: Question) -> Iterator[str]:
     """Whether ratings explain gains, and the slope that would have been seen."""
     headline = str(answer.facts["headline"])
     yield f"{headline[0].upper()}{headline[1:]}."

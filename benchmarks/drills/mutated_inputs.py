@@ -137,9 +137,9 @@ def _read_ratings(file: Path) -> object:
 
 
 def _read_texts(file: Path) -> object:
-    from harness.scoring.texts import Texts
+    from harness.scoring.texts import TextFile
 
-    texts = Texts(str(file), text="text" if file.suffix != ".txt" else "", id="id" if file.suffix != ".txt" else "")
+    texts = TextFile(str(file), text="text" if file.suffix != ".txt" else "", id="id" if file.suffix != ".txt" else "")
     return texts.about(), sum(1 for _ in texts.lines())
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import logsumexp, stdtr
 
 from analysis.importance.likelihood import DATA_SETS, NEGLIGIBLE, Model, share_reaching
-from analysis.importance.mixed_test import MixedTest, Part, Replication, _smallest_of_several
+from analysis.importance.mixed_test import GridSlopes, MixedTest, Replication, _smallest_of_several
 
 Array = np.ndarray
 Statistic = Callable[[Model, Array], Array]
@@ -33,7 +33,7 @@ OF_SLOPES = (
 )
 
 
-def variants(test: MixedTest, part: Part, contrasts: Array, nulls: Nulls) -> dict[str, tuple[Array, Array]]:
+def variants(test: MixedTest, part: GridSlopes, contrasts: Array, nulls: Nulls) -> dict[str, tuple[Array, Array]]:
     """By variant p of its ratio and of its guard [constructs, grids]; ``part`` is the kept test of the contrasts."""
     model, guard = test.model, part.guard.corrected
     fit = model.fitted(contrasts)

@@ -20,7 +20,7 @@ import pandas as pd
 
 from adapters_store import Store
 from adapters_store.roles import BASELINE
-from analysis.gains.cells import Column, columns, planned_cells
+from analysis.gains.cells import ScoredColumn, columns, planned_cells
 
 ROLES = ("transfer", "self", "shuffled", "random")
 STUDIES = {"shared noise": "seeds", "noise of each lane's own": "seeds-apart"}
@@ -65,7 +65,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
-def _rows(column: Column) -> list[dict[str, object]]:
+def _rows(column: ScoredColumn) -> list[dict[str, object]]:
     trained = sorted({seed for role, _, seed in column.lanes if role == BASELINE})
     rows = []
     for role, intermediate in dict.fromkeys((role, below) for role, below, _ in column.lanes if role in ROLES):

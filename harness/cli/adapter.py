@@ -12,7 +12,7 @@ from adapters_store import Store
 from harness.cli.options import Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows, verbatim
-from harness.scoring.texts import FORMS, Texts
+from harness.scoring.texts import FORMS, TextFile
 from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
@@ -217,7 +217,7 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
     )
     texts = [text for splits in own.values() for text in training_texts(splits)]
     if options.texts:
-        lines = Texts(options.texts, options.format, text=options.text).lines()
+        lines = TextFile(options.texts, options.format, text=options.text).lines()
         texts += [line.text for line in lines if not line.problem]
     apart = [text for splits in (*own.values(), *others.values()) for text in later_texts(splits)]
     corpus = corpus_of(texts, apart=apart, seed=options.seed)

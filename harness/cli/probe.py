@@ -204,7 +204,7 @@ def _sentence_row(row: Any) -> dict[str, object]:  # noqa: ANN401 - a tuple of p
 def _show_options(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any], out: Path) -> None:
     from analysis.results.probes import asked_by_options, option_frames
     from analysis.tables import TABLES, write_csv
-    from harness.scoring.probe.measured import Asked, OptionsProbe
+    from harness.scoring.probe.measured import OptionsProbe, ProbedCell
 
     # what the study's systems answer, asked where it is not stored
     asked, rows = asked_by_options(store, manifest, options.system, options.task), options.rows or OPTIONS_ROWS
@@ -213,7 +213,7 @@ def _show_options(options: argparse.Namespace, store: Store, manifest: Mapping[s
     probe = OptionsProbe(store, manifest, splits_of_task, rows, options.device, **limits)
     cells = [cell for contestants in asked.values() for contestant in contestants for cell in contestant.cells]
     with Bars(quiet=options.quiet) as bars:
-        probe.run([Asked(cell.key, cell.target, cell.system) for cell in cells], bars.show)
+        probe.run([ProbedCell(cell.key, cell.target, cell.system) for cell in cells], bars.show)
     probed = option_frames(store, manifest, asked, rows=rows, missing=probe.missing)
     write_csv(probed.frame, out / TABLES / "options")
     write_csv(probed.shares, out / TABLES / "options_shares")

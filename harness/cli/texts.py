@@ -13,7 +13,7 @@ from adapters_store.record import imports_of
 from harness.cli.options import Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows, verbatim
-from harness.scoring.texts import FORMS, Texts
+from harness.scoring.texts import FORMS, TextFile
 from harness.sharing.stored import NotRun, stored_manifest
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import counted
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.scoring.answers import ScoringTask, TextScorer
-    from harness.scoring.texts import Line
+    from harness.scoring.texts import TextLine
 
 COLUMNS = {
     "text": "the texts (default: text, or the only one)",
@@ -65,10 +65,10 @@ def reading_options(leaf: argparse.ArgumentParser) -> None:
     add_options(leaf, "device")
 
 
-def texts_of(options: argparse.Namespace) -> Texts:
+def texts_of(options: argparse.Namespace) -> TextFile:
     """The texts that the options name; BadInput for a file that cannot be read."""
     columns = {name: getattr(options, name, "") for name in (*COLUMNS, "group")}
-    return Texts(options.file, options.format, encoding=options.encoding, **columns)
+    return TextFile(options.file, options.format, encoding=options.encoding, **columns)
 
 
 UNTESTED = {"metric": None, "test": None, "floor": None, "n_test": None, "flags": ["imported: no test score here"]}
@@ -103,7 +103,7 @@ def score_texts(options: argparse.Namespace) -> int:
     out = Path(options.out or f"{name}.scores.csv")
     job = {"cells": [task.record.key for task in scorer.tasks], "precision": options.precision}
 
-    def score(lines: Sequence[Line]) -> pd.DataFrame:
+    def score(lines: Sequence[TextLine]) -> pd.DataFrame:
         contexts = [line.context for line in lines]
         frame = scorer.score([line.text for line in lines], contexts, [line.id for line in lines])
         groups = [line.group for line in lines for _ in scorer.tasks]

@@ -195,7 +195,7 @@ class _Packs:
 
 EQUAL = 1e-6  # of validation scores, here and there
 
-Arrival = tuple[Path, there.Outcome]
+Arrival = tuple[Path, there.TrainedCell]
 
 
 def arrive(plan: Plan, store: Store, folder: Path) -> Iterator[Outcome]:

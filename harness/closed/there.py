@@ -165,14 +165,14 @@ class Parcel:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainedCell:
     """One trained cell: its logits by split, and facts as plain JSON (history, proofs, seconds, provenance)."""
 
     logits: Mapping[str, Tensor]
     facts: Mapping[str, Any]
 
 
-def write_outcomes(path: Path, outcomes: Mapping[str, Outcome]) -> None:
+def write_outcomes(path: Path, outcomes: Mapping[str, TrainedCell]) -> None:
     """Write outcomes by key into one file, which is whole or not there."""
     tensors = {
         f"{key}/{name}": value.contiguous() for key, own in outcomes.items() for name, value in own.logits.items()
@@ -182,7 +182,7 @@ def write_outcomes(path: Path, outcomes: Mapping[str, Outcome]) -> None:
         save_file(tensors, part, {"schema": str(SCHEMA), "facts": facts, "digest": digest(tensors)})
 
 
-def read_outcomes(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Outcome]]:
+def read_outcomes(paths: Sequence[Path]) -> Iterator[tuple[Path, str, TrainedCell]]:
     """Every outcome of these files with its file and key; BadInput for a file that is none or was altered."""
     for path in paths:
         try:
@@ -198,7 +198,7 @@ def read_outcomes(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Outcome]]:
         for key, own in facts.items():
             start = f"{key}/"
             logits = {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
-            yield path, key, Outcome(logits, own)
+            yield path, key, TrainedCell(logits, own)
 
 
 # The frozen encoder without the library that has it: BERT and RoBERTa from named tensors, in torch alone, as far as
@@ -305,7 +305,9 @@ def main(folder: Path, arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(options.threads)
     started = time.monotonic()
     try:
-        job = Job(Parcel(folder), folder / "state", options.out, Device(options.device), started + 60 * options.minutes)
+        job = TimedCall(
+            Parcel(folder), folder / "state", options.out, Device(options.device), started + 60 * options.minutes
+        )
         left = job.train()
     except BadInput as problem:
         print(problem, file=sys.stderr)
@@ -316,7 +318,7 @@ def main(folder: Path, arguments: Sequence[str] | None = None) -> int:
 
 
 @dataclass
-class Job:
+class TimedCall:
     """One call: what is trained before the clock reads ``until``. ``state`` has checkpoints and adapters that stay."""
 
     parcel: Parcel
@@ -325,7 +327,7 @@ class Job:
     device: Device
     until: float
     trained: int = 0
-    _new: dict[str, Outcome] = field(default_factory=dict)  # of the file that is being filled
+    _new: dict[str, TrainedCell] = field(default_factory=dict)  # of the file that is being filled
     _begun: dict[str, int] = field(default_factory=dict)  # the epoch at which each training was taken up
     _name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
@@ -412,7 +414,7 @@ class Job:
                 "provenance": origin,
             }
             logits = {name: torch.from_numpy(values.copy()) for name, values in lane.logits.items()}
-            self._new[cell.key] = Outcome(logits, facts)
+            self._new[cell.key] = TrainedCell(logits, facts)
         self.trained += len(cells)
         # write the outcomes of this call; a file that has become large is left behind, and another begun
         path = self.out / f"outcomes-{self._name}.safetensors"

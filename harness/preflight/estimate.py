@@ -41,7 +41,7 @@ RECORD_BYTES = 6_000  # of what else stands in a record
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowCounts:
     """How many rows a cell trains on, selects on and is tested on, over all folds."""
 
     train: int
@@ -115,7 +115,7 @@ class Todo:
         return expected, least, most
 
 
-def planned_rows(cell: Cell, splits: Splits) -> Rows:
+def planned_rows(cell: Cell, splits: Splits) -> RowCounts:
     """Rows of a cell after caps and setting; rounding inside strata aside."""
     counts = dict.fromkeys(("train", "validation", "test"), 0)
     for fold in splits.folds or (splits,):
@@ -123,7 +123,7 @@ def planned_rows(cell: Cell, splits: Splits) -> Rows:
             size, cap = len(getattr(fold, part)), cell.spec["caps"][part]
             size = size if cap is None else min(size, cap)
             counts[part] += max(1, round(size * share_of(cell.setting))) if part == "train" else size
-    return Rows(**counts)
+    return RowCounts(**counts)
 
 
 def to_do(plan: Plan, store: Store, tokens: Mapping[str, float]) -> list[Todo]:
@@ -175,7 +175,7 @@ def measured_rates(
             # rows that a record says it was trained and tested on
             folds = record.results.get("folds") or [record.results]
             train, validation = (sum(int(fold[name]) for fold in folds) for name in ("n_train", "n_validation"))
-            work = attempts * Rows(train, validation, int(record.results["n_test"])).work(
+            work = attempts * RowCounts(train, validation, int(record.results["n_test"])).work(
                 system.steps(spec), tokens[spec["target"]]
             )
             if work >= least[way]:

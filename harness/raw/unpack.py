@@ -29,7 +29,7 @@ COMPRESSIONS: Mapping[bytes, type[gzip.GzipFile] | type[bz2.BZ2File] | type[lzma
 BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, UnicodeError, NotImplementedError)
 
 
-class BadArchive(BadInput):
+class BadDownload(BadInput):
     """An archive is broken, is unsafe, or lacks the file."""
 
 
@@ -51,7 +51,7 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
     except (*BROKEN, OSError) as problem:
         if isinstance(problem, OSError) and problem.errno is not None:  # the disk's fault, not the archive's
             raise
-        raise BadArchive(f"{archive.name}: not a readable zip or tar archive ({type(problem).__name__})") from None
+        raise BadDownload(f"{archive.name}: not a readable zip or tar archive ({type(problem).__name__})") from None
 
 
 def _unpack_zip(archive: Path, member: str, target: Path) -> None:
@@ -64,7 +64,7 @@ def _unpack_zip(archive: Path, member: str, target: Path) -> None:
         _check(entries, member, archive)
         info = next(info for info in infos if info.filename == member)
         if info.flag_bits & 1:
-            raise BadArchive(f"{archive.name}: member {member!r} is encrypted; unpack it by hand")
+            raise BadDownload(f"{archive.name}: member {member!r} is encrypted; unpack it by hand")
         with members.open(info) as source, target.open("wb") as sink:
             _copy(source, sink, info.file_size, archive)
 
@@ -88,7 +88,7 @@ def _unpack_tar(archive: Path, member: str, target: Path) -> None:
             _check(entries, member, archive)
             file = members.extractfile(next(info for info in infos if info.name == member))
             if file is None:
-                raise BadArchive(f"{archive.name}: {member!r} is a folder, not a file; correct `archive_member`")
+                raise BadDownload(f"{archive.name}: {member!r} is a folder, not a file; correct `archive_member`")
             with file as source, target.open("wb") as sink:
                 _copy(source, sink, _largest(archive), archive)
 
@@ -100,18 +100,18 @@ def _check(entries: Sequence[Entry], member: str, archive: Path) -> None:
         path = PurePosixPath(entry.name.replace("\\", "/"))
         has_drive = bool(path.parts) and ":" in path.parts[0]
         if path.is_absolute() or ".." in path.parts or has_drive or "\0" in entry.name:
-            raise BadArchive(f"{archive.name}: member {entry.name[:80]!r} lies outside its folder; archive refused")
+            raise BadDownload(f"{archive.name}: member {entry.name[:80]!r} lies outside its folder; archive refused")
         if not entry.is_regular:
-            raise BadArchive(f"{archive.name}: member {entry.name[:80]!r} is a link or device; archive refused")
+            raise BadDownload(f"{archive.name}: member {entry.name[:80]!r} is a link or device; archive refused")
     if sum(entry.size for entry in entries) > _largest(archive):
-        raise BadArchive(f"{archive.name}: unpacks to more than {_largest(archive):,} bytes; archive refused")
+        raise BadDownload(f"{archive.name}: unpacks to more than {_largest(archive):,} bytes; archive refused")
     if (count := sum(entry.name == member for entry in entries)) != 1:
-        raise BadArchive(f"{archive.name}: {count or 'no'} members are named {member!r}; correct `archive_member`")
+        raise BadDownload(f"{archive.name}: {count or 'no'} members are named {member!r}; correct `archive_member`")
 
 
 def _check_count(count: int, archive: Path) -> None:
     if count > MOST_ENTRIES:
-        raise BadArchive(f"{archive.name}: more than {MOST_ENTRIES:,} members; archive refused")
+        raise BadDownload(f"{archive.name}: more than {MOST_ENTRIES:,} members; archive refused")
 
 
 def _largest(archive: Path) -> int:
@@ -125,7 +125,7 @@ def _copy(source: ByteStream, sink: IO[bytes], most: int, archive: Path) -> None
     while chunk := source.read(CHUNK):
         size += len(chunk)
         if size > most:
-            raise BadArchive(f"{archive.name}: unpacks to more than {most:,} bytes; archive refused")
+            raise BadDownload(f"{archive.name}: unpacks to more than {most:,} bytes; archive refused")
         sink.write(chunk)
     sink.flush()
     os.fsync(sink.fileno())

@@ -179,7 +179,7 @@ DIGITS = 6  # of a share
 
 
 @dataclass(frozen=True)
-class Answers:
+class TaskAnswers:
     """A task's logits ``[rows, outputs]``, ``[rows]`` whether it read only a part of a row, and the spans it marks.
 
     ``spans`` is None for what marks no rationale.
@@ -197,7 +197,7 @@ class TextScorer(ABC):
     tasks: Sequence[ScoringTask]
 
     @abstractmethod
-    def answers(self, rows: Sequence[Example]) -> list[Answers]:
+    def answers(self, rows: Sequence[Example]) -> list[TaskAnswers]:
         """Those of every task, in the order of ``tasks``; labels of the rows mean nothing."""
 
     def score(
@@ -237,7 +237,7 @@ def rows_of_texts(
     return rows
 
 
-def frame_of(rows: Sequence[Example], answers: Answers) -> pd.DataFrame:
+def frame_of(rows: Sequence[Example], answers: TaskAnswers) -> pd.DataFrame:
     """What a task answers, in the order of the rows."""
     task, logits = answers.task, answers.logits
     decisions = metrics.decisions(task.metric, logits)

@@ -17,7 +17,7 @@ from tasks.errors import BadInput
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.scoring.texts import Line
+    from harness.scoring.texts import TextLine
 
 HEADING = (
     "A demonstration: levels are the guesses of a model, the words below them are templates. This is no advice, and"
@@ -27,7 +27,7 @@ NONE, WEAK = "none", "weak"  # levels at which something is missing
 WIDTH = 80
 
 
-class Template(NamedTuple):
+class FeedbackTemplate(NamedTuple):
     """What is said of a mechanism: its name, what is missing at two levels, what would help, and two examples."""
 
     name: str
@@ -36,19 +36,19 @@ class Template(NamedTuple):
     examples: tuple[str, str]
 
 
-EMOTIONAL_REACTION = Template(
+EMOTIONAL_REACTION = FeedbackTemplate(
     "Emotional reaction",
     {NONE: "It shows no warmth, concern or compassion.", WEAK: "Warmth or concern is hinted at and not named."},
     "Name the feeling that the post calls forth in the writer of the reply.",
     ("I felt sad when I read how quiet your house has become.", "It worries me that nobody was there that night."),
 )
-INTERPRETATION = Template(
+INTERPRETATION = FeedbackTemplate(
     "Interpretation",
     {NONE: "It does not say what it understands of the other person.", WEAK: "It says that it understands, not what."},
     "Name the feeling or the experience that can be inferred from the post, open to correction.",
     ("It sounds as if every evening has become heavier than the last.", "That job was your plan for years, I guess."),
 )
-EXPLORATION = Template(
+EXPLORATION = FeedbackTemplate(
     "Exploration",
     {NONE: "It asks about nothing that the post leaves open.", WEAK: "It asks in general terms."},
     "Ask about a feeling or an experience that the post does not tell of.",
@@ -70,7 +70,7 @@ def known_tasks(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
     raise BadInput(f"the study has no task that feedback has words for; they are {', '.join(TEMPLATES)}")
 
 
-def feedback(frame: pd.DataFrame, lines: Sequence[Line]) -> Iterator[str]:
+def feedback(frame: pd.DataFrame, lines: Sequence[TextLine]) -> Iterator[str]:
     """For each of ``lines`` what is said of it, by the answers ``frame`` of a scorer: a row per text and task."""
     answers = frame.to_dict("records")
     per_line = len(answers) // len(lines)

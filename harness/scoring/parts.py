@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from adapters_store.disk import atomic, new_folder, output, write_text
-from harness.scoring.texts import Line, Texts
+from harness.scoring.texts import TextFile, TextLine
 from tasks.errors import BadInput
 
 PART = 1000  # texts, or fewer long ones: a part is in memory as a whole
@@ -22,7 +22,7 @@ COLUMNS = ("where", "id", "why")  # of the list of texts that were not scored, o
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet computes a cell that begins so
 FORMATS = (".csv", ".jsonl", ".parquet")
 
-ScoreLines = Callable[[Sequence[Line]], pd.DataFrame]
+ScoreLines = Callable[[Sequence[TextLine]], pd.DataFrame]
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Summary:
 
 
 def score_all(
-    texts: Texts,
+    texts: TextFile,
     score: ScoreLines,
     out: Path,
     job: Mapping[str, Any],
@@ -101,9 +101,9 @@ def _is_formula(texts: pd.Series) -> pd.Series:
     return texts.notna() & strings.str.startswith(FORMULA) & pd.to_numeric(strings, errors="coerce").isna()
 
 
-def next_part(lines: Iterator[Line]) -> list[Line]:
+def next_part(lines: Iterator[TextLine]) -> list[TextLine]:
     """The next texts, as many as a part may have by number and length; none at the end."""
-    part: list[Line] = []
+    part: list[TextLine] = []
     characters = 0
     while len(part) < PART and characters < PART_CHARACTERS and (line := next(lines, None)) is not None:
         part.append(line)

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from adapters_store import Store
 from adapters_store.store import open_weights
-from harness.scoring.answers import Answers, ScoringTask, TextScorer, scoring_tasks, task_of_cell
+from harness.scoring.answers import ScoringTask, TaskAnswers, TextScorer, scoring_tasks, task_of_cell
 from harness.study.backbone import resolve
 from harness.study.device import Device
 from harness.study.methods import serves_lanes
@@ -160,7 +160,7 @@ def _by_products(by_head: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TextReading:
     """How some tasks read a text: the format, and which earlier turns."""
 
     form: InputFormat
@@ -172,7 +172,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Pack:
+class ScoringPack:
     """Tasks with adapters of one shape as lanes; ``readings`` names how each reads a text."""
 
     tasks: tuple[ScoringTask, ...]
@@ -294,27 +294,28 @@ class Scorer(TextScorer):
         return freeze(load_backbone(self.backbone), PRECISIONS[self.precision], self.device)
 
     @cached_property
-    def packs(self) -> list[Pack]:
+    def packs(self) -> list[ScoringPack]:
         """The tasks by the shape of their adapters, which lanes must have in common."""
         alike: dict[str, list[ScoringTask]] = {}
         for task in self.tasks:
             alike.setdefault(json.dumps(task.record.spec["adapter"], sort_keys=True), []).append(task)
         chosen = [tuple(same[i : i + MOST_LANES]) for same in alike.values() for i in range(0, len(same), MOST_LANES)]
         return [
-            Pack(tasks, tuple(map(_reading, tasks)), state_of(self.store, tasks).to(self.device)) for tasks in chosen
+            ScoringPack(tasks, tuple(map(_reading, tasks)), state_of(self.store, tasks).to(self.device))
+            for tasks in chosen
         ]
 
     @cached_property
-    def readings(self) -> dict[str, Reading]:
+    def readings(self) -> dict[str, TextReading]:
         """How tasks read a text, by the name of the reading."""
         readings, tokenizer = {}, load_tokenizer(self.backbone)
         for task in self.tasks:
             own, kind = task.form, task.form["input_format"]
             form = InputFormat(tokenizer, kind, own["tags"] or "none", own["max_tokens"], own["truncation"])
-            readings[_reading(task)] = Reading(form, kept_turns(own["history"]))
+            readings[_reading(task)] = TextReading(form, kept_turns(own["history"]))
         return readings
 
-    def answers(self, rows: Sequence[Example]) -> list[Answers]:
+    def answers(self, rows: Sequence[Example]) -> list[TaskAnswers]:
         """Of every task logits ``[rows, outputs]`` and ``[rows]``, whether it read only a part of a row."""
         encoded = {name: reading.encode(rows) for name, reading in self.readings.items()}
         cut = {
@@ -326,7 +327,7 @@ class Scorer(TextScorer):
         for pack in self.packs:
             every = pack.logits(self.frozen, encoded, self.pad_id, has_segments=has_segments)
             answers += [
-                Answers(task, logits[:, : task.outputs], cut[name])
+                TaskAnswers(task, logits[:, : task.outputs], cut[name])
                 for task, name, logits in zip(pack.tasks, pack.readings, every, strict=True)
             ]
         order = {task.record.key: position for position, task in enumerate(self.tasks)}

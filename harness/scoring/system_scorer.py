@@ -10,7 +10,7 @@ import numpy as np
 from adapters_store import Store
 from adapters_store.record import LEAKING, Record
 from adapters_store.store import NoWeights, left_out
-from harness.scoring.answers import Answers, ScoringTask, TextScorer, scoring_tasks, task_of_cell
+from harness.scoring.answers import ScoringTask, TaskAnswers, TextScorer, scoring_tasks, task_of_cell
 from harness.study.backbone import resolve
 from harness.study.device import Device
 from harness.study.systems import Fitted, Place, check_installed, check_system, in_window, kind_of
@@ -78,7 +78,7 @@ class SystemScorer(TextScorer):
         """What was learned for every task, loaded when it is first asked."""
         return [self.kind.load(saved(self.store, task.record), self.place) for task in self.tasks]
 
-    def answers(self, rows: Sequence[Example]) -> list[Answers]:
+    def answers(self, rows: Sequence[Example]) -> list[TaskAnswers]:
         """Logits, spans and what was cut, of a task after the other, each with as many turns as it was trained on.
 
         New texts have no later turns. Rows that have some (a probe's test rows) keep those that the system asked for.
@@ -87,7 +87,7 @@ class SystemScorer(TextScorer):
         for task, fitted in zip(self.tasks, self.fitted, strict=True):
             predicted = fitted.predict(self.read(task, rows))
             is_cut = np.zeros(len(rows), dtype=bool) if predicted.is_cut is None else predicted.is_cut
-            answered.append(Answers(task, predicted.logits, is_cut, predicted.spans))
+            answered.append(TaskAnswers(task, predicted.logits, is_cut, predicted.spans))
         return answered
 
     def read(self, task: ScoringTask, rows: Sequence[Example]) -> tuple[Example, ...]:

@@ -26,7 +26,7 @@ NO_TEXT = "the text is empty"
 UNDECODED = "holds bytes that are not {encoding}, or NUL"
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A text: its number from 0, its file and line, its id and group, and the problem if it cannot be scored."""
 
     number: int
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextFile:
     """A file of texts (``-`` is standard input), and the columns that hold them.
 
     The column of texts is by default ``text``, or the only one of the file; ``id`` is by default the number.
@@ -71,7 +71,7 @@ class Texts:
         """The format as stated, or else by the file's ending; lines if that is unknown."""
         return self.form or SUFFIXES.get(Path(self.file).suffix.lower(), "lines")
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[TextLine]:
         """Every text in order; BadInput, with the line, where no further text can be read."""
         if self.kind in DELIMITERS:
             return self._table(DELIMITERS[self.kind])
@@ -127,11 +127,11 @@ class Texts:
             except UnicodeError:
                 raise BadInput(f"{self.file}: is not {self.encoding}; say --encoding") from None
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[TextLine]:
         for number, row in enumerate(self._rows()):
             yield self._line(number, number + 1, {"text": row.strip("\r\n")}, "text")
 
-    def _table(self, delimiter: str) -> Iterator[Line]:
+    def _table(self, delimiter: str) -> Iterator[TextLine]:
         csv.field_size_limit(LONGEST_FIELD)
         rows = csv.reader(self._rows(), delimiter=delimiter)
         try:
@@ -145,11 +145,11 @@ class Texts:
                     yield self._line(number, rows.line_num, dict(zip(header, cells, strict=True)), text)
                 elif cells:
                     problem = f"has {len(cells)} cells, the header {len(header)}"
-                    yield Line(number, f"{self.file}:{rows.line_num}", str(number), "", "", problem)
+                    yield TextLine(number, f"{self.file}:{rows.line_num}", str(number), "", "", problem)
         except csv.Error as problem:
             raise BadInput(f"{self.file}:{rows.line_num}: {problem}; is a quote left open?") from None
 
-    def _jsonl(self) -> Iterator[Line]:
+    def _jsonl(self) -> Iterator[TextLine]:
         is_first = True
         for number, row in enumerate(self._rows()):
             where = f"{self.file}:{number + 1}"
@@ -159,17 +159,17 @@ class Texts:
                 fields = None
             if not isinstance(fields, dict):
                 problem = NO_TEXT if not row.strip() else "is not a JSON object"
-                yield Line(number, where, str(number), "", "", problem)
+                yield TextLine(number, where, str(number), "", "", problem)
                 continue
             if is_first:
                 self._check_columns(list(fields))
             text, is_first = self.text or "text", False
             if not isinstance(fields.get(text), str):
-                yield Line(number, where, str(fields.get(self.id, number)), "", "", f"has no text {text!r}")
+                yield TextLine(number, where, str(fields.get(self.id, number)), "", "", f"has no text {text!r}")
                 continue
             yield self._line(number, number + 1, {name: _as_text(field) for name, field in fields.items()}, text)
 
-    def _parquet(self) -> Iterator[Line]:
+    def _parquet(self) -> Iterator[TextLine]:
         import pyarrow.parquet
 
         with self._reading():
@@ -210,14 +210,14 @@ class Texts:
                 columns = _excerpt(", ".join(header))
                 raise BadInput(f"{self.file}: no column {_excerpt(name)}{nearest(name, header)}; it has {columns}")
 
-    def _line(self, number: int, line: int, values: Mapping[str, str], text: str) -> Line:
+    def _line(self, number: int, line: int, values: Mapping[str, str], text: str) -> TextLine:
         """A text with its context, id and group, and whether it can be scored."""
         id, group = values.get(self.id, str(number)) or str(number), values.get(self.group, "")
         words, context = values[text], values.get(self.context, "")
         problem = "" if words.strip() else NO_TEXT
         if SURROGATE.search(words + context + id + group):
             problem, words, context = UNDECODED.format(encoding=self.encoding), "", ""
-        return Line(number, f"{self.file}:{line}", _decodable(id), words, context, problem, _decodable(group))
+        return TextLine(number, f"{self.file}:{line}", _decodable(id), words, context, problem, _decodable(group))
 
 
 def _as_text(field: object) -> str:

@@ -15,11 +15,11 @@ from harness.run.pack import provenance
 from harness.sharing.incoming import (
     ACTIVATION,
     LAYERS,
+    AdapterPart,
+    AdapterSource,
     BadAdapter,
     Head,
     Incoming,
-    Part,
-    Source,
     head_in,
     read_incoming,
     settings_in,
@@ -45,7 +45,7 @@ class Imported(NamedTuple):
     is_new: bool
 
 
-def backbone_of(source: Source) -> Backbone:
+def backbone_of(source: AdapterSource) -> Backbone:
     """The backbone that a folder's configuration names as its model, or USUAL_BACKBONE if it names none.
 
     BadAdapter for a name that is a path, and where the model is not to be had.
@@ -62,7 +62,7 @@ def backbone_of(source: Source) -> Backbone:
         raise BadAdapter(f"{part.where}: names {name!r} as its model: {problem}; or give --backbone") from None
 
 
-def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) -> Imported:
+def import_adapter(store: Store, source: AdapterSource, name: str, backbone: Backbone) -> Imported:
     """Keep the adapter in a folder as the record of an intermediate called ``name`` on this backbone.
 
     BadAdapter, a line, unless the tensors of the folder are exactly those of such an adapter on this backbone.
@@ -99,7 +99,9 @@ def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) 
         return Imported(store.put(key, spec, {}, origin, folder), is_new=True)
 
 
-def _spec(incoming: Incoming, head: Head | None, name: str, backbone: Backbone, source: Source) -> dict[str, Any]:
+def _spec(
+    incoming: Incoming, head: Head | None, name: str, backbone: Backbone, source: AdapterSource
+) -> dict[str, Any]:
     """The spec of the record, from which its key is computed: the files that it was made from, and its backbone."""
     part = incoming.adapter
     return {
@@ -148,7 +150,7 @@ def _network(spec: Mapping[str, Any], where: Path, backbone: Backbone) -> Any:  
     return network
 
 
-def _fill_adapter(network: Any, part: Part, name: str, backbone: Backbone) -> None:  # noqa: ANN401
+def _fill_adapter(network: Any, part: AdapterPart, name: str, backbone: Backbone) -> None:  # noqa: ANN401
     """Copy the folder's tensors into the adapter, under the names that they have in today's library."""
     from adapters.loading import AdapterLoader
 

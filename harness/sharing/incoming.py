@@ -1,6 +1,6 @@
 """Adapters that others have trained: from a folder or the hub to checked tensors and settings; no code of it is run.
 
-A `Source` is a folder with an adapter in the format of the adapters library, of any version. `read_incoming` reads its
+A `AdapterSource` is a folder with an adapter in the format of the adapters library, of any version. `read_incoming` reads its
 files; `settings_in` and `head_in` say what its configurations mean in the library of today.
 """
 
@@ -43,7 +43,7 @@ class NoSuchSource(BadInput):
     """There is no such folder, and no such repository can be had from the hub."""
 
 
-class Source(NamedTuple):
+class AdapterSource(NamedTuple):
     """A folder with an adapter, the ``root`` that no link in it may lead out of, and its repository and commit."""
 
     folder: Path
@@ -52,7 +52,7 @@ class Source(NamedTuple):
     commit: str | None = None
 
 
-def source_of(address: str, revision: str = "") -> Source:
+def source_of(address: str, revision: str = "") -> AdapterSource:
     """The folder of this name, or ``OWNER/NAME`` or ``OWNER/NAME/FOLDER`` of the hub at a revision.
 
     NoSuchSource if there is neither, or the hub cannot be asked.
@@ -61,7 +61,7 @@ def source_of(address: str, revision: str = "") -> Source:
     if is_folder(folder):
         if revision:
             raise NoSuchSource(f"{address}: a folder has no --revision {revision}; leave it out")
-        return Source(folder, folder)
+        return AdapterSource(folder, folder)
     match = REPOSITORY.fullmatch(address)
     if not match or address.startswith((".", "/", "~")) or not is_inside(match[2] or "here"):
         raise NoSuchSource(f"{address}: no such folder, nor a repository of the hub (OWNER/NAME or OWNER/NAME/FOLDER)")
@@ -71,7 +71,7 @@ def source_of(address: str, revision: str = "") -> Source:
     top = hub_folder(match[1], files, what, advice, revision, NoSuchSource)
     if not COMMIT.fullmatch(top.name):
         raise NoSuchSource(f"{address}: the hub did not say of which commit its files are; download them into a folder")
-    return Source(top / part, top.parent.parent, address, top.name)
+    return AdapterSource(top / part, top.parent.parent, address, top.name)
 
 
 # The folder: each file is read once, within limits, and gives plain tables and tensors.
@@ -82,7 +82,7 @@ class BadAdapter(BadInput):
 
 
 @dataclass(frozen=True)
-class Part:
+class AdapterPart:
     """A configuration, and the float32 tensors beside it by the names that they have in the folder.
 
     ``where`` is the configuration's file.
@@ -121,8 +121,8 @@ class Part:
 class Incoming:
     """An adapter, its head if it has one, and the sha256 of every file that was read, by name."""
 
-    adapter: Part
-    head: Part | None
+    adapter: AdapterPart
+    head: AdapterPart | None
     files: Mapping[str, str]
 
 
@@ -163,7 +163,7 @@ class _Folder:
         return raw
 
 
-def _part(source: _Folder, names: tuple[str, str, str]) -> Part | None:
+def _part(source: _Folder, names: tuple[str, str, str]) -> AdapterPart | None:
     """A configuration with its tensors; None if the folder has neither."""
     configuration, *weights = names
     raw = source.read(configuration, LARGEST_JSON)
@@ -190,7 +190,7 @@ def _part(source: _Folder, names: tuple[str, str, str]) -> Part | None:
         raise BadAdapter(f"{where}: no JSON; get the folder again") from None
     if not isinstance(table, dict):
         raise BadAdapter(f"{where}:1: JSON, but no table of fields; get the folder again")
-    return Part(where, table, _float32(tensors, path))
+    return AdapterPart(where, table, _float32(tensors, path))
 
 
 def _read_pickle(raw: bytes, where: Path) -> dict[str, Tensor]:
@@ -273,7 +273,7 @@ class Head(NamedTuple):
     rename: Callable[[str], str]
 
 
-def settings_in(part: Part) -> dict[str, int | float | str]:
+def settings_in(part: AdapterPart) -> dict[str, int | float | str]:
     """The method and settings (as in ``methods.settings_of``) of an adapter's configuration of any version.
 
     The method is the one whose usual configuration differs in the fewest fields; it must differ in none but the free
@@ -354,7 +354,7 @@ def _can_be(setting: object, usual: object) -> bool:
     return type(setting) is type(usual) and isinstance(setting, int | float) and 0 < setting <= MOST
 
 
-def head_in(part: Part, name: str) -> Head:
+def head_in(part: AdapterPart, name: str) -> Head:
     """The labels of a head, and the names of its tensors in a model where it is called ``name``.
 
     BadAdapter for a head of another shape than those that score texts here.
@@ -377,7 +377,7 @@ def head_in(part: Part, name: str) -> Head:
     return Head(*_label(part, config), rename)
 
 
-def _check_shape(part: Part, config: Mapping[str, Any]) -> None:
+def _check_shape(part: AdapterPart, config: Mapping[str, Any]) -> None:
     kind, layers, function = (config.get(name) for name in ("head_type", "layers", "activation_function"))
     is_pooled, has_bias = config.get("use_pooler", False), config.get("bias", True)
     if kind not in ("classification", "multilabel_classification"):
@@ -392,7 +392,7 @@ def _check_shape(part: Part, config: Mapping[str, Any]) -> None:
     )
 
 
-def _label(part: Part, config: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+def _label(part: AdapterPart, config: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     """The kind of label and its classes in the order of the outputs; a head with a single output gives a number."""
     outputs, labels = config.get("num_labels"), config.get("label2id")
     is_multilabel = config["head_type"] == "multilabel_classification"

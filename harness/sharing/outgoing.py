@@ -223,7 +223,7 @@ class MayNotPublish(BadInput):
     """The licence of an adapter's data, or their owner, forbids it to be passed on."""
 
 
-class Leaving(NamedTuple):
+class UploadedFile(NamedTuple):
     """One file that would be uploaded."""
 
     name: str
@@ -253,10 +253,10 @@ def caution(task: Mapping[str, Any]) -> str:
     return ""
 
 
-def leaving(folder: Path) -> list[Leaving]:
+def leaving(folder: Path) -> list[UploadedFile]:
     """Every file of an exported adapter, as it would be uploaded."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [Leaving(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path)) for path in files]
+    return [UploadedFile(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path)) for path in files]
 
 
 def upload(folder: Path, repository: str, *, private: bool) -> str:

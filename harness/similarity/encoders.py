@@ -159,7 +159,7 @@ FILES = ("*.json", "*.txt", "model.safetensors")
 
 
 @dataclass(frozen=True)
-class Pooled:
+class BackboneEncoder:
     """The mean of the frozen backbone's token vectors, for machines without a sentence encoder."""
 
     adapted: Adapted
@@ -221,13 +221,15 @@ class Sentences:
         return np.asarray(vectors, dtype=np.float64)
 
 
-Encoder = Pooled | Sentences  # turns a row's context and text into a vector; of what is too long, the left end is cut
+Encoder = (
+    BackboneEncoder | Sentences
+)  # turns a row's context and text into a vector; of what is too long, the left end is cut
 
 
 def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
     """The encoder of this name (adapters_store.measures.encoders); BadBackbone if it cannot be had."""
     if name == POOLED:
-        return Pooled(adapted, max_tokens)
+        return BackboneEncoder(adapted, max_tokens)
     if name == MINILM:
         folder = resolve(MINILM).folder
         assert folder is not None

@@ -57,7 +57,7 @@ Watch = Callable[[str, int, int], None]  # what is measured, how many are done, 
 NOT_TRAINED = "its baseline is not in the store; run the study first"
 
 
-class Job(NamedTuple):
+class MissingMeasure(NamedTuple):
     """A measure to be made unless the store has it."""
 
     kind: str
@@ -124,7 +124,7 @@ class Filler:
         """Keys of the baselines that are stored, by task."""
         return {name: key for name, key in baseline_keys(self.manifest).items() if key in self.store}
 
-    def data(self) -> Iterator[Job]:
+    def data(self) -> Iterator[MissingMeasure]:
         """Mean sentence embeddings of training texts."""
         backbone = self.plan.study.backbone
         for name, splits_hash in splits_hashes(self.manifest).items():
@@ -141,9 +141,9 @@ class Filler:
                 sha256 = self.encoder.weights_sha256
                 return {"weights_sha256": sha256, "vector": self.vectors[texts], "n_rows": len(rows)}
 
-            yield Job(DATA_EMBEDDING, inputs, result)
+            yield MissingMeasure(DATA_EMBEDDING, inputs, result)
 
-    def fisher(self, mode: str) -> Iterator[Job]:
+    def fisher(self, mode: str) -> Iterator[MissingMeasure]:
         """Task embeddings of trained adapters."""
         for name, key in self.trained.items():
             kind = self.plan.splits[name].task.label.kind
@@ -153,9 +153,9 @@ class Filler:
                 components = fisher(self.adapted, key, sample, kind, mode)
                 return {"components": components, "n_rows": len(sample.rows)}
 
-            yield Job(TASK_EMBEDDING, task_embedding_inputs(key, mode), result)
+            yield MissingMeasure(TASK_EMBEDDING, task_embedding_inputs(key, mode), result)
 
-    def logme(self) -> Iterator[Job]:
+    def logme(self) -> Iterator[MissingMeasure]:
         """Evidence of targets' labels under every other task's adapter."""
         keys = baseline_keys(self.manifest)
         sample = cache(lambda name: self._sample(name, LOGME_ROWS))
@@ -167,18 +167,18 @@ class Filler:
                     evidence = logme(self.adapted.first_tokens(sample(target).rows), sample(target).labels)
                     return {"logme": _finite(evidence), "n_rows": len(sample(target).rows)}
 
-                yield Job(LOGME, logme_inputs(key, keys[target]), result)
+                yield MissingMeasure(LOGME, logme_inputs(key, keys[target]), result)
 
-    def vocabulary(self) -> Iterator[Job]:
+    def vocabulary(self) -> Iterator[MissingMeasure]:
         """Overlap of the words of training texts."""
         hashes = splits_hashes(self.manifest)
         words = cache(lambda name: words_of(self.plan.splits[name].train))
         for intermediate, splits_hash in hashes.items():
             for target in self._targets(intermediate, hashes):
                 inputs = vocabulary_inputs(splits_hash, hashes[target])
-                yield Job(VOCABULARY, inputs, lambda a=intermediate, b=target: overlap(words(a), words(b)))  # type: ignore[misc]
+                yield MissingMeasure(VOCABULARY, inputs, lambda a=intermediate, b=target: overlap(words(a), words(b)))  # type: ignore[misc]
 
-    def weights(self) -> Iterator[Job]:
+    def weights(self) -> Iterator[MissingMeasure]:
         """Distance of trained adapters."""
         maps = cache(lambda key: projections(open_weights(self.store, key, "adapter/adapter.safetensors")))
         for intermediate, key in self.trained.items():
@@ -187,16 +187,16 @@ class Filler:
                 def result(first: str = key, second: str = self.trained[target]) -> dict[str, Any]:
                     return {name: _finite(number) for name, number in nearness(maps(first), maps(second)).items()}
 
-                yield Job(WEIGHTS, weights_inputs(key, self.trained[target]), result)
+                yield MissingMeasure(WEIGHTS, weights_inputs(key, self.trained[target]), result)
 
-    def retention(self) -> Iterator[Job]:
+    def retention(self) -> Iterator[MissingMeasure]:
         """What every merge has kept of its parents; those that are not stored are measured together."""
         for cell in self.mergeable[0]:
 
             def result(key: str = cell.key) -> dict[str, Any]:
                 return {"parents": self.retained[key]}
 
-            yield Job(RETENTION, retention_inputs(cell.key), result)
+            yield MissingMeasure(RETENTION, retention_inputs(cell.key), result)
 
     def _targets(self, intermediate: str, tasks: Collection[str]) -> list[str]:
         return [name for name in tasks if name != intermediate and name in self.targets]
@@ -222,7 +222,7 @@ class Filler:
             )
 
 
-MEASURES: dict[str, Callable[[Filler], Iterator[Job]]] = {
+MEASURES: dict[str, Callable[[Filler], Iterator[MissingMeasure]]] = {
     "data": Filler.data,
     "vocabulary": Filler.vocabulary,
     "weights": Filler.weights,

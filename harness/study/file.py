@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from adapters_store.roles import BASELINE
 from harness.study.cell import trainer_of
 from harness.study.config import LOSSES, Analysis, Loss, LossTable, Ray, Slurm, StudyConfig, Training
-from harness.study.intermediates import Recipe, check_merged
+from harness.study.intermediates import MergeRecipe, check_merged
 from harness.study.methods import Adapter, check_stack, settings_of
 from harness.study.systems import check_systems
 from tasks.errors import BadInput, BadStudy
@@ -34,7 +34,7 @@ FIELDS = {
 }
 TABLES = {
     **{"training": Training, "adapter": Adapter, "analysis": Analysis, "loss": LossTable, "protocol": Protocol},
-    **{"merged.NAME": Recipe, "slurm": Slurm, "ray": Ray},
+    **{"merged.NAME": MergeRecipe, "slurm": Slurm, "ray": Ray},
 }
 REFERENCE = {"A study": FIELDS, **{f"[{name}]": written_fields(record) for name, record in TABLES.items()}}
 IN_TABLES = {  # fields of a table that may be meant where its name is left out

@@ -156,7 +156,7 @@ Contaminated = Collection[tuple[str, str]]  # a target, and a task that has its 
 
 
 @dataclass(frozen=True)
-class Recipe:
+class MergeRecipe:
     """One table: which tasks' adapters are made into one, how, and for which targets (none named: all).
 
     ``weights`` are equal, or follow a similarity; only the ``best`` parents count, where a number is given, by the
@@ -183,11 +183,11 @@ class Recipe:
         return not self.targets or target in self.targets
 
 
-def recipes_of(study: StudyConfig) -> list[Recipe]:
+def recipes_of(study: StudyConfig) -> list[MergeRecipe]:
     """The recipes of a study, in the order of its file; ``check_merged`` has seen them."""
     usual: Mapping[Any, Mapping[str, float]] = {TIES: {"keep": USUAL_KEEP}, FUSED: {"learning_rate": FUSION_RATE}}
     return [
-        record_of(Recipe, {"name": name, **usual.get(table.get("rule"), {}), **table}, floats=True)
+        record_of(MergeRecipe, {"name": name, **usual.get(table.get("rule"), {}), **table}, floats=True)
         for name, table in study.merged.items()
     ]
 
@@ -205,7 +205,7 @@ def check_merged(study: StudyConfig, where: str) -> None:
         if name in study.tasks or name in study.imported or name in ROLES:
             what = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
             raise BadStudy(f"{at}: {name!r} is the name of {what} of the study; give the merged row another one")
-        check_table(table, written_fields(Recipe), BadStudy, at)
+        check_table(table, written_fields(MergeRecipe), BadStudy, at)
         _check_tasks(study, table, at)
         _check_numbers(table, at)
         if not study.transfers:
@@ -313,7 +313,7 @@ class MergedRows:
                 cells.append(dataclasses.replace(base, intermediate=recipe.name, spec=spec, key=key_of(spec)))
         return cells
 
-    def _trainer(self, recipe: Recipe, parents: Sequence[str]) -> dict[str, Any]:
+    def _trainer(self, recipe: MergeRecipe, parents: Sequence[str]) -> dict[str, Any]:
         """What the spec of a trained peer says of its training, and of its parents' rows where it reads them."""
         if recipe.rule not in PEERS:
             return {}
@@ -323,7 +323,7 @@ class MergedRows:
             return {**spec, "library": {**library, "fusion": dict(FUSION)}}
         return {**spec, "siblings": {name: self.splits[name].content_hash for name in parents}}
 
-    def _check_lanes(self, recipe: Recipe, base: Cell) -> None:
+    def _check_lanes(self, recipe: MergeRecipe, base: Cell) -> None:
         """BadStudy for a target whose adapter, as a search has it, lanes do not train."""
         if not serves_lanes(base.spec["adapter"]):
             raise BadStudy(
@@ -336,7 +336,7 @@ class MergedRows:
                 "other targets: targets"
             )
 
-    def _parents(self, recipe: Recipe, target: str) -> list[str]:
+    def _parents(self, recipe: MergeRecipe, target: str) -> list[str]:
         """The tasks whose adapters are merged, sorted; a row without any is noted among those left out."""
         may_be = {
             name: rows.task
@@ -368,7 +368,7 @@ class MergedRows:
         return sorted(chosen)
 
     def _merge(
-        self, recipe: Recipe, target: str, parents: Mapping[str, Cell], column: Sequence[Cell]
+        self, recipe: MergeRecipe, target: str, parents: Mapping[str, Cell], column: Sequence[Cell]
     ) -> dict[str, Any]:
         """The recipe as a spec holds it, with the keys of the parents and of all that decides about them."""
         own = settings_of(self.study.adapter)

@@ -179,7 +179,7 @@ def criteria_page(tasks: Sequence[Task]) -> str:
 COLUMN = re.compile(r"reading_([1-9][0-9]{0,2})")
 
 
-class Reading(NamedTuple):
+class RatingReadings(NamedTuple):
     """A model's readings of a task on a construct, one for each repeat; None where an answer names none."""
 
     task: str
@@ -208,7 +208,7 @@ class Repeat(NamedTuple):
     repeat: int
 
 
-def rows_of(readings: Sequence[Reading], rater: str) -> list[dict[str, str]]:
+def rows_of(readings: Sequence[RatingReadings], rater: str) -> list[dict[str, str]]:
     """The rows of a file of ratings by this rater, whose columns of readings are as many as there were repeats."""
     return [
         {

@@ -116,7 +116,7 @@ RESPONSE = ("I see {0}, {1}, {2}.", "I see {1} with {0} and {2}.", "I see {2} ne
 THINGS = ("asleep", "leaving", "gone", "work", "talking", "today", "exams", "family")
 
 
-class Pair(NamedTuple):
+class SyntheticPair(NamedTuple):
     """A post and a response, with levels and the words that carry them per mechanism in the order of ``FILES``."""
 
     post_id: str
@@ -142,7 +142,7 @@ def write_epitome(folder: Path, rng: random.Random, rows: int) -> None:
             file.truncate(file.tell() - 2)
 
 
-def _pair(rng: random.Random, index: int) -> Pair:
+def _pair(rng: random.Random, index: int) -> SyntheticPair:
     """A response whose object carries ER, its food EX and its garment IP; some posts get a second response."""
     number = index - (index % 25 == 24)
     post = SEEKER[number % 3].format(name=PEOPLE[number % 10], thing=THINGS[number // 30 % 8])
@@ -150,10 +150,10 @@ def _pair(rng: random.Random, index: int) -> Pair:
     thing, food, garment = (cue(rng, words, 3, level) for words, level in zip(WORDS, levels, strict=True))
     spans = (f"the {thing}", f"some {food}", f"one {garment}")
     response = pick(rng, RESPONSE).format(*spans)
-    return Pair(f"s{number:05x}", f"r{index:05x}", post, response, levels, spans)
+    return SyntheticPair(f"s{number:05x}", f"r{index:05x}", post, response, levels, spans)
 
 
-def _line(pair: Pair, mechanism: int, shift: int) -> tuple[str, ...]:
+def _line(pair: SyntheticPair, mechanism: int, shift: int) -> tuple[str, ...]:
     """One row of the file of mechanism ``place``; ``shift`` moves the level of a repeat."""
     level = (pair.levels[mechanism] + shift) % 3
     rationale = f"{pair.spans[mechanism]}|" if level else ""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import BadRow
-from tasks.ratings import Rating, Reading, Repeat, constructs, ratings_in, readings_in, rows_of
+from tasks.ratings import Rating, RatingReadings, Repeat, constructs, ratings_in, readings_in, rows_of
 from tests.support.entry_files import write_rows
 
 POINTS = st.one_of(st.none(), st.integers(1, 5).map(float))
@@ -18,13 +18,13 @@ def written(path, rows):
 
 
 def test_a_value_is_the_mean_of_the_readings_that_are_there():
-    assert Reading("a", "link", (4.0, None, 5.0)).value == 4.5
-    assert Reading("a", "link", (None, None)).value is None
-    assert Reading("a", "link", (4.0, None, None)).missing == 2
+    assert RatingReadings("a", "link", (4.0, None, 5.0)).value == 4.5
+    assert RatingReadings("a", "link", (None, None)).value is None
+    assert RatingReadings("a", "link", (4.0, None, None)).missing == 2
 
 
 def test_a_file_has_a_column_for_every_reading_and_gaps_are_empty(tmp_path):
-    readings = [Reading("a", "link", (3.0, 4.0, 4.0)), Reading("a", "definition", (None, None, None))]
+    readings = [RatingReadings("a", "link", (3.0, 4.0, 4.0)), RatingReadings("a", "definition", (None, None, None))]
     file = written(tmp_path / "ratings-m.csv", rows_of(readings, "some, model 2026-11-24"))
     assert file.read_text().splitlines() == [
         "task,construct,rater,value,reading_1,reading_2,reading_3",
@@ -38,7 +38,7 @@ def test_a_file_has_a_column_for_every_reading_and_gaps_are_empty(tmp_path):
 @given(values=st.lists(st.lists(POINTS, min_size=2, max_size=2), min_size=1, max_size=8), rater=NAMES)
 def test_what_is_written_is_what_is_read(values, rater, tmp_path_factory):
     names = list(constructs())
-    readings = [Reading(f"task{k // 3}", names[k % 3], tuple(own)) for k, own in enumerate(values)]
+    readings = [RatingReadings(f"task{k // 3}", names[k % 3], tuple(own)) for k, own in enumerate(values)]
     file = written(tmp_path_factory.mktemp("readings") / "r.csv", rows_of(readings, rater))
     assert ratings_in([file]) == [
         Rating(reading.task, reading.construct, rater, reading.value)

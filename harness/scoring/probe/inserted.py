@@ -17,7 +17,7 @@ from adapters_store import Store, StoreError
 from adapters_store.measures import PROBE_SEED, sentences_inputs
 from adapters_store.measures import SENTENCES as KIND
 from harness.scoring import scorer_of
-from harness.scoring.probe.measured import Asked
+from harness.scoring.probe.measured import ProbedCell
 from tasks import metrics
 from tasks.errors import BadInput
 from tasks.task import Example, Turn
@@ -91,18 +91,18 @@ def _message(line: str) -> Message | None:
     return Message(name, text) if line.startswith("[") and opened and closed and text.strip() else None
 
 
-class Corpus(NamedTuple):
+class DialogueCorpus(NamedTuple):
     """How conversations are read, and how a folder without them is to get them."""
 
     read: Callable[[Path], Iterator[Conversation]]
     access: str
 
 
-CORPORA: Mapping[str, Corpus] = {
-    "PersonaChat": Corpus(
+CORPORA: Mapping[str, DialogueCorpus] = {
+    "PersonaChat": DialogueCorpus(
         personachat, "put valid_self_original_no_cands.txt of ConvAI2 (ParlAI's task convai2) below the folder"
     ),
-    "Ubuntu": Corpus(
+    "Ubuntu": DialogueCorpus(
         ubuntu, "put the .ascii.txt and .annotation.txt files of jkkummerfeld/irc-disentanglement below the folder"
     ),
 }
@@ -149,7 +149,7 @@ Counts = Mapping[str, Any]
 
 
 def inserted(
-    store: Store, manifest: Mapping[str, Any], cells: Sequence[Asked], folder: Path, device: str
+    store: Store, manifest: Mapping[str, Any], cells: Sequence[ProbedCell], folder: Path, device: str
 ) -> tuple[list[Counts], dict[str, str]]:
     """A row for every cell, corpus and way to put a sentence in, and by name what was left out and why.
 
@@ -181,7 +181,7 @@ def inserted(
 def _counts(
     store: Store,
     manifest: Mapping[str, Any],
-    cell: Asked,
+    cell: ProbedCell,
     talk: Sequence[Example],
     inputs: Mapping[str, Any],
     device: str,

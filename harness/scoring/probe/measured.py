@@ -232,7 +232,7 @@ Logits = NDArray[np.float32]
 Watch = Callable[[str, int, int], None]
 
 
-class Asked(NamedTuple):
+class ProbedCell(NamedTuple):
     """A finished cell that is to be probed: its key, its task, and what the study calls its system (none: adapters)."""
 
     key: str
@@ -250,7 +250,7 @@ class Probe:
     device: str = "auto"
     missing: dict[str, str] = field(default_factory=dict)
 
-    def run(self, cells: Sequence[Asked], watch: Watch) -> None:
+    def run(self, cells: Sequence[ProbedCell], watch: Watch) -> None:
         """Put into the store what these cells answer; a task without context is named and left out."""
         done = 0
         for task in dict.fromkeys(cell.task for cell in cells):
@@ -262,7 +262,7 @@ class Probe:
             done += len(own)
             watch("probes", done, len(cells))
 
-    def _task(self, task: str, cells: Sequence[Asked], tick: Callable[[], None]) -> None:
+    def _task(self, task: str, cells: Sequence[ProbedCell], tick: Callable[[], None]) -> None:
         splits = self.splits_of(task)
         turns = kept_turns(splits.task.history)
         if not any(row.context[turns] for row in tested(splits)):
@@ -291,7 +291,7 @@ class Probe:
             self.missing[f"{task}, {OTHER_TASK}"] = "the study has no task of another family with a context"
         return contexts
 
-    def _cell(self, cell: Asked, rows: Sequence[Example], material: Material) -> None:
+    def _cell(self, cell: ProbedCell, rows: Sequence[Example], material: Material) -> None:
         donors = donors_of(self.manifest, cell.task)
         known = [name for name in PROBES if name != OTHER_TASK or material.foreign]
         wanted = [name for name in known if not self.store.find_measure(PROBE, probe_inputs(cell.key, name, donors))]
@@ -408,7 +408,7 @@ class OptionsProbe:
     most_cost: float | None = None
     missing: dict[str, str] = field(default_factory=dict)
 
-    def run(self, cells: Sequence[Asked], watch: Watch) -> None:
+    def run(self, cells: Sequence[ProbedCell], watch: Watch) -> None:
         """Put into the store what these cells answer; one that cannot be asked is named and left out."""
         for done, cell in enumerate(cells):
             watch("options", done, len(cells))
@@ -418,7 +418,7 @@ class OptionsProbe:
                 self.missing[f"{cell.task} by {cell.system}, {cell.key[:12]}"] = str(reason)
         watch("options", len(cells), len(cells))
 
-    def _cell(self, cell: Asked) -> None:
+    def _cell(self, cell: ProbedCell) -> None:
         inputs = {name: options_inputs(cell.key, name, self.rows) for name in ARRANGEMENTS}
         wanted = [name for name in ARRANGEMENTS if not self.store.find_measure(OPTIONS, inputs[name])]
         if not wanted:

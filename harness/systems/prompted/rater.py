@@ -18,7 +18,7 @@ from typing import NamedTuple
 from harness.systems.prompted.asking import Answer, Answers, CallSettings, cost_of, likely_tokens
 from tasks.errors import BadEntry, BadInput
 from tasks.plain_text import counted
-from tasks.ratings import Construct, Reading
+from tasks.ratings import Construct, RatingReadings
 from tasks.task import Task
 
 SENT = "title, description, labels, data set and citation of each task, as the registry has them, and no row of data"
@@ -115,7 +115,7 @@ def outlay(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Out
 class ModelRatings:
     """What a model has answered: its readings, by whom, and what that cost whenever it was paid for."""
 
-    readings: list[Reading]
+    readings: list[RatingReadings]
     rater: str
     calls: int
     cost: Mapping[str, float]
@@ -126,7 +126,9 @@ def ask(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> ModelR
     asker = settings.asker(answers, settings.form)
     answered = asker.ask([item.prompt for item in wanted], settings.repeats)
     readings = [
-        Reading(item.task.id, item.construct.id, tuple(reading_of(answer.text, item.construct) for answer in own))
+        RatingReadings(
+            item.task.id, item.construct.id, tuple(reading_of(answer.text, item.construct) for answer in own)
+        )
         for item, own in zip(wanted, answered, strict=True)
     ]
     every: list[Answer] = [answer for own in answered for answer in own]
@@ -135,7 +137,7 @@ def ask(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> ModelR
     return ModelRatings(readings, rater, len(every), cost_of(every, settings))
 
 
-def missing(readings: Sequence[Reading], constructs: Mapping[str, Construct]) -> list[str]:
+def missing(readings: Sequence[RatingReadings], constructs: Mapping[str, Construct]) -> list[str]:
     """A line for each task and construct of which an answer names no number on the scale."""
     return [
         f"missing: {reading.task}, {constructs[reading.construct].title}: {reading.missing} of"

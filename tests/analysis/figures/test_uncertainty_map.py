@@ -20,8 +20,8 @@ from analysis.figures.plan import (
     SMALLEST,
     WORDS,
     Box,
-    Label,
-    Line,
+    StraightLine,
+    TextLabel,
     drawn,
     outline,
     plain_plan,
@@ -83,7 +83,7 @@ def contrasts(plan):
     sides = np.array([(box.x, box.y, box.x + box.width, box.y + box.height) for _, box in boxes]).reshape(-1, 4)
     depths = np.array([place for place, _ in boxes])
     for place, label in enumerate(marks):
-        if isinstance(label, Label):
+        if isinstance(label, TextLabel):
             corners = outline(label)
             is_met = (sides[:, :2] < corners.max(axis=0)).all(axis=1) & (sides[:, 2:] > corners.min(axis=0)).all(axis=1)
             met = [boxes[number][1].fill for number in np.flatnonzero(is_met & (depths < place))]
@@ -138,7 +138,7 @@ def test_names_of_families_are_broken_between_their_parts_before_they_are_cut():
     assert name_lines("empathetic dialogues", 12.0) == [], "too little to say something"
     assert name_lines("", room) == name_lines(" ", room) == []
     plan = plan_of(6)[0]
-    texts = [label.text for label in plan.layers["brackets"] if isinstance(label, Label)]
+    texts = [label.text for label in plan.layers["brackets"] if isinstance(label, TextLabel)]
     assert texts.count("empathetic") == texts.count("dialogues") == 2, "of a single task, above and at the left"
     assert not any("\u2026" in text for text in texts)
 
@@ -166,7 +166,7 @@ def test_no_name_of_a_family_is_cut_on_maps_of_up_to_eighteen_tasks(n, sizes):
     plan = map_plan(map_frame(gains, manifest, setting="full"), "title")
     assert plan.width <= A_PAGE[0] and plan.height <= A_PAGE[1]
     check_legible(plan)
-    texts = [label.text for label in plan.layers["brackets"] if isinstance(label, Label)]
+    texts = [label.text for label in plan.layers["brackets"] if isinstance(label, TextLabel)]
     assert not any("\u2026" in text for text in texts)
     for name in set(families) - {"Task 5"}:
         for part in name.replace("_", " ").split():
@@ -180,8 +180,10 @@ def test_a_family_named_as_its_only_task_is_not_named_twice():
     gains = made_up_gains(manifest, np.random.default_rng(4))
     plan = map_plan(map_frame(gains, manifest, setting="full"), "title")
     brackets = plan.layers["brackets"]
-    assert {label.text for label in brackets if isinstance(label, Label) and not label.is_bold} == {"wassa"}
-    assert sum(isinstance(mark, Line) for mark in brackets) == 2 + 4 + 3, "metrics, families above, families beside"
+    assert {label.text for label in brackets if isinstance(label, TextLabel) and not label.is_bold} == {"wassa"}
+    assert sum(isinstance(mark, StraightLine) for mark in brackets) == 2 + 4 + 3, (
+        "metrics, families above, families beside"
+    )
 
 
 def test_hostile_titles_are_drawn_as_texts():
@@ -236,11 +238,11 @@ def test_numbers_frames_and_marks_stand_where_they_should():
     assert len(plan.layers["marks"]) - len(frames) == 6, "three are collapsed, three contaminated"
     statuses = frame.status.value_counts().to_dict()
     assert statuses == {"done": 18 * 17 - 6, "same task": 18, "missing": 3, "undefined": 3}
-    words = " ".join(label.text for label in plan.layers["legend"] if isinstance(label, Label))
+    words = " ".join(label.text for label in plan.layers["legend"] if isinstance(label, TextLabel))
     for meaning in ("collapsed", "contaminated", "not finished", "no value", "half-width", "3 or more", "10"):
         assert meaning in words
     clean = plan_of(18, missing=0)[0]
-    words = " ".join(label.text for label in clean.layers["legend"] if isinstance(label, Label))
+    words = " ".join(label.text for label in clean.layers["legend"] if isinstance(label, TextLabel))
     assert not any(meaning in words for meaning in ("collapsed", "contaminated", "not finished", "no value"))
 
 

@@ -18,7 +18,7 @@ from analysis.manuscript import layout
 from analysis.manuscript.figures import SMALLEST, fitted, sheets
 from analysis.manuscript.layout import (
     VENUES,
-    Best,
+    BoldCell,
     aligned,
     escaped,
     letters,
@@ -237,9 +237,9 @@ def points_from_the_right(cell):
 @pytest.mark.parametrize(
     "cells",
     [
-        ["1.5", "-12.0***", Best("3.1*"), "10.2\u2020"],
-        ["[-1.5, 2.0]", "[-11.0, -3.0]", Best("[0.1, 15.6]"), "[-20.0, 0.3]"],
-        ["0.0504", "0.012", "<0.001", Best("0.600")],
+        ["1.5", "-12.0***", BoldCell("3.1*"), "10.2\u2020"],
+        ["[-1.5, 2.0]", "[-11.0, -3.0]", BoldCell("[0.1, 15.6]"), "[-20.0, 0.3]"],
+        ["0.0504", "0.012", "<0.001", BoldCell("0.600")],
         ["0.006 (0.005)", "0.116 (0.015)", "0.000 (0.001)"],
     ],
 )

@@ -30,7 +30,10 @@ ROW = re.compile(r"^(.*) \\\\$", re.M)
 
 
 def grid(n_rows, n_columns, *, cell="0.85*\u2020", turned=True):
-    columns = (layout.Head("Intermediate", "label"), *(layout.Head(f"Task {place}") for place in range(n_columns)))
+    columns = (
+        layout.ColumnHead("Intermediate", "label"),
+        *(layout.ColumnHead(f"Task {place}") for place in range(n_columns)),
+    )
     rows = tuple((f"row {row}", *(cell for _ in range(n_columns))) for row in range(n_rows))
     return layout.Float("grid", "Scores.", columns, rows, is_turned=turned, rules=(1,))
 
@@ -75,7 +78,7 @@ def test_no_part_is_wider_than_its_place_by_the_widths_of_its_letters(venue):
 def test_long_labels_are_folded_and_no_page_is_longer_than_a_page():
     rows = tuple((f"A data set whose title is longer than most of them {place}", "1") for place in range(90))
     text = layout.table_as_latex(
-        layout.Float("long", "Caption.", (layout.Head("Data set", "label"), layout.Head("Rows")), rows), ACL
+        layout.Float("long", "Caption.", (layout.ColumnHead("Data set", "label"), layout.ColumnHead("Rows")), rows), ACL
     )
     assert r"\begin{tabularx}{\columnwidth}" in text
     assert sum(len(body(one)) for _, one in floats(text)) == 90
@@ -84,7 +87,7 @@ def test_long_labels_are_folded_and_no_page_is_longer_than_a_page():
 
 def test_rows_between_rules_stay_together_over_pages():
     rows = tuple((f"group {row // 6}", "1.0") for row in range(108))
-    columns = (layout.Head("Group", "label"), layout.Head("Gain"))
+    columns = (layout.ColumnHead("Group", "label"), layout.ColumnHead("Gain"))
     text = layout.table_as_latex(layout.Float("groups", "Caption.", columns, rows, rules=tuple(range(6, 108, 6))), ACL)
     parts = [body(one) for _, one in floats(text)]
     assert len(parts) > 1 and sum(map(len, parts)) == 108
@@ -92,7 +95,9 @@ def test_rows_between_rules_stay_together_over_pages():
 
 
 def test_text_of_a_table_is_escaped_in_latex_and_harmless_in_markdown():
-    table = layout.Float("t", "50 % & more", (layout.Head("a_b", "label"), layout.Head("n")), (("x|y & z", "1"),))
+    table = layout.Float(
+        "t", "50 % & more", (layout.ColumnHead("a_b", "label"), layout.ColumnHead("n")), (("x|y & z", "1"),)
+    )
     assert r"x\textbar{}y \& z & 1 \\" in layout.table_as_latex(table, ACL)
     assert r"\caption{50 \% \& more}" in layout.table_as_latex(table, ACL)
     assert r"| x\|y & z | 1 |" in layout.table_as_markdown(table)
@@ -100,7 +105,7 @@ def test_text_of_a_table_is_escaped_in_latex_and_harmless_in_markdown():
 
 @pytest.mark.parametrize("title", ["\u4e2d\u6587", "[x]", "*y"])
 def test_a_line_that_begins_with_a_bracket_or_a_star_is_no_argument_of_the_line_break(title):
-    columns = (layout.Head(f"{title} and a head in two lines", "label"), layout.Head("n"))
+    columns = (layout.ColumnHead(f"{title} and a head in two lines", "label"), layout.ColumnHead("n"))
     text = layout.table_as_latex(layout.Float("t", "Caption.", columns, (("first", "1"), (title, "2"))), ACL)
     assert not re.search(r"\\\\\s*[\[*]", text)
     assert "{}" in text
@@ -114,10 +119,10 @@ def test_a_width_in_which_nothing_can_stand_is_refused(width):
 
 def test_a_column_that_says_the_same_everywhere_is_said_once_in_the_caption():
     columns = (
-        layout.Head("Target", "label"),
-        layout.Head("Setting", "label"),
-        layout.Head("Score"),
-        layout.Head("Raters"),
+        layout.ColumnHead("Target", "label"),
+        layout.ColumnHead("Setting", "label"),
+        layout.ColumnHead("Score"),
+        layout.ColumnHead("Raters"),
     )
     rows = (("A", "full", "0.5", "2"), ("B", "full", "0.5", "2"), ("C", "full", "0.6", "2"))
     short = layout.Float("t", "Scores.", columns, rows, labels=2).without_constants()
@@ -163,7 +168,7 @@ def test_best_and_worst_are_printed_with_interval_and_stars_of_the_corrected_p_a
         limits = [0.05, 0.01, 0.001]
         assert row[3] == f"{gain.points:.1f}".replace("-0.0", "0.0") + "*" * sum(gain.p_max_grid <= p for p in limits)
         assert row[4].startswith(f"[{gain.low:.1f}, ")
-        assert isinstance(row[3], layout.Best) == (place % 6 == 0)
+        assert isinstance(row[3], layout.BoldCell) == (place % 6 == 0)
     text = layout.table_as_latex(table, ACL)
     assert text.count(r"\textbf{") == 2
     assert r"\begin{table}" in text

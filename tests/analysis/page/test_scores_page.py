@@ -16,11 +16,13 @@ from analysis.page.document import Report, assembled, scores_document, write_pag
 from analysis.report import write_scores_report
 from analysis.results.published import results, table
 from analysis.sections.blocks import Heading, Section, Text
-from analysis.sections.importance import Answer
+from analysis.sections.importance import ImportanceReport
 from analysis.sections.in_short import sentences_of_scores
 
 WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
-ANSWER = Answer((), Section("What explains a gain", [Text("Not asked here.")]), {"headline": "not asked here"})
+ANSWER = ImportanceReport(
+    (), Section("What explains a gain", [Text("Not asked here.")]), {"headline": "not asked here"}
+)
 
 
 def content_of(folder):
@@ -116,7 +118,7 @@ def test_the_sentences_count_directions_and_test_nothing(tmp_path, printed):
 
 def test_a_slope_of_printed_scores_says_what_its_errors_are(tmp_path):
     slope = {"question": SIGNED, "verdict": "not supported", "detectable": 1.5}
-    answer = Answer((), ANSWER.section, {**ANSWER.facts, "slopes": [slope]})
+    answer = ImportanceReport((), ANSWER.section, {**ANSWER.facts, "slopes": [slope]})
     (said,) = (text for text in sentences_of_scores(of_published(tmp_path), answer) if "A slope of 1.5" in text)
     assert said.endswith("by standard errors that are approximated from the scores.")
 

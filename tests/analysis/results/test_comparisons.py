@@ -52,14 +52,14 @@ def test_of_single_runs_the_p_is_that_of_the_difference_resampled_as_a_whole(met
     assert unshared == pytest.approx(2 * student.sf(abs(row["difference"]) / np.sqrt(total), freedom), rel=1e-9)
 
 
-def _stored(root: Path, name: str, seeds: tuple[int, ...]) -> comparisons.Stored:
+def _stored(root: Path, name: str, seeds: tuple[int, ...]) -> comparisons.StoredStudy:
     store, manifest = fake_study(root, TASKS, seeds=seeds)
     manifest = manifest | {"name": name}
     store.write_manifest(name, manifest)
-    return comparisons.Stored(Store(root), manifest)
+    return comparisons.StoredStudy(Store(root), manifest)
 
 
-def _decisions(study: comparisons.Stored, intermediate: str | None, target: str) -> list[np.ndarray]:
+def _decisions(study: comparisons.StoredStudy, intermediate: str | None, target: str) -> list[np.ndarray]:
     frame = planned_cells(*study)
     role = frame.role == ("transfer" if intermediate else "baseline")
     rows = frame[(frame.target == target) & role & (frame.intermediate.isna() | (frame.intermediate == intermediate))]
@@ -90,7 +90,7 @@ def test_the_covariance_is_that_of_groups_drawn_by_hand(tmp_path: Path) -> None:
 def test_other_test_items_are_not_taken_together(tmp_path: Path) -> None:
     a = _stored(tmp_path / "a", "a", (1,))
     store, manifest = fake_study(tmp_path / "b", (FakeTask("hope", rows=90), FakeTask("role")), seeds=(1,))
-    frame = comparisons.shared_errors(a, comparisons.Stored(store, manifest))
+    frame = comparisons.shared_errors(a, comparisons.StoredStudy(store, manifest))
     assert set(frame.target) == {"role"}
 
 

@@ -14,7 +14,7 @@ from analysis.importance.question import of_study
 from analysis.report import report
 from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import Section
-from analysis.sections.importance import Answer
+from analysis.sections.importance import ImportanceReport
 from analysis.sections.in_short import explanation, seeds_of, sentences
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.page_study import with_frames
@@ -43,8 +43,8 @@ def slopes(*detectable: float | None) -> list[dict[str, Any]]:
     return [{"question": SIGNED, "verdict": "not supported", "detectable": size} for size in detectable]
 
 
-def answer(headline: str = NOTHING, **facts: Any) -> Answer:
-    return Answer((headline,), Section("", []), {"headline": headline, **facts})
+def answer(headline: str = NOTHING, **facts: Any) -> ImportanceReport:
+    return ImportanceReport((headline,), Section("", []), {"headline": headline, **facts})
 
 
 @pytest.fixture(scope="module", params=STUDIES)

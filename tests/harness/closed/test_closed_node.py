@@ -17,7 +17,7 @@ from harness.cli.main import main
 from harness.closed import home as packing
 from harness.closed import there
 from harness.closed.home import pack
-from harness.closed.there import Outcome, Parcel, part_from, read_outcomes, tensors_of, write_outcomes
+from harness.closed.there import Parcel, TrainedCell, part_from, read_outcomes, tensors_of, write_outcomes
 from harness.training.inputs import Encoded
 from harness.training.recipe import Part
 from tasks.errors import BadInput
@@ -234,13 +234,15 @@ def test_a_score_that_its_logits_do_not_give_is_refused(folder, tmp_path):
     train_there(folder, minutes=0), train_there(folder, minutes=0)  # two epochs
     (path,) = (folder / "out").iterdir()
     ((_, key, own),) = list(read_outcomes([path]))
-    write_outcomes(path, {key: Outcome(own.logits, {**own.facts, "validation": own.facts["validation"] + 0.01})})
+    write_outcomes(path, {key: TrainedCell(own.logits, {**own.facts, "validation": own.facts["validation"] + 0.01})})
     with pytest.raises(BadInput, match=r"validation .* there, .* from its logits"):
         study_of(tmp_path / "runs").take(folder / "out")
-    write_outcomes(path, {key: Outcome(own.logits, {**own.facts, "rows": {**own.facts["rows"], "train": "rows/0"}})})
+    write_outcomes(
+        path, {key: TrainedCell(own.logits, {**own.facts, "rows": {**own.facts["rows"], "train": "rows/0"}})}
+    )
     with pytest.raises(BadInput, match="its train rows were others than those here"):
         study_of(tmp_path / "runs").take(folder / "out")
-    write_outcomes(path, {key: Outcome({**own.logits, "test": own.logits["test"][:-1]}, own.facts)})
+    write_outcomes(path, {key: TrainedCell({**own.logits, "test": own.logits["test"][:-1]}, own.facts)})
     with pytest.raises(BadInput, match="its test logits are not"):
         study_of(tmp_path / "runs").take(folder / "out")
 

@@ -6,7 +6,7 @@ import pytest
 
 from adapters_store import Store
 from harness.preflight.estimate import (
-    Rows,
+    RowCounts,
     Todo,
     assumed_rates,
     disk_of,
@@ -42,7 +42,7 @@ def baseline(plan, target):
 
 def test_work_counts_an_evaluated_token_half():
     # 3 epochs of 100 trained and 40 evaluated rows of 7 tokens, and 60 test rows once
-    assert Rows(100, 40, 60).work(3, 7.0) == 3 * 100 * 7 + (3 * 40 * 7 + 60 * 7) / 2
+    assert RowCounts(100, 40, 60).work(3, 7.0) == 3 * 100 * 7 + (3 * 40 * 7 + 60 * 7) / 2
 
 
 def test_rates_are_time_over_work_and_hours_are_work_times_rates(plan, store):
@@ -116,10 +116,10 @@ def test_planned_rows_follow_caps_settings_and_folds(plan, study, data, toy_spli
     half = plan_of(dataclasses.replace(study, settings=("half",)), data)
     cells = [cell for cell in half.cells if cell.target == "news_emotion"]
     found = {cell.setting: planned_rows(cell, plan.splits[cell.target]) for cell in cells}
-    assert found == {"full": Rows(40, 20, 10), "half": Rows(20, 20, 10)}
+    assert found == {"full": RowCounts(40, 20, 10), "half": RowCounts(20, 20, 10)}
     one = toy_splits("one")  # 40, 16 and 24 rows
     folds = dataclasses.replace(one, folds=(one, one, one))
-    assert planned_rows(baseline(plan, "epitome_er"), folds) == Rows(120, 48, 30)
+    assert planned_rows(baseline(plan, "epitome_er"), folds) == RowCounts(120, 48, 30)
 
 
 def test_an_assumed_rate_is_the_encoder_s_products_over_the_assumed_speed():

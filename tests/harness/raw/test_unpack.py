@@ -8,7 +8,7 @@ import pytest
 
 from harness.raw import unpack as archives
 from harness.raw.fetch import fetch
-from harness.raw.unpack import BadArchive, unpack_member
+from harness.raw.unpack import BadDownload, unpack_member
 from tasks.task import Download
 from tests.support.studies.forged import special, tar_of
 
@@ -80,7 +80,7 @@ BAD = {
 def test_an_unsafe_or_broken_archive_is_refused_before_anything_is_written(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(archives, "MOST_ENTRIES", 50)
     made = BAD[kind](tmp_path / "archive")
-    with pytest.raises(BadArchive) as refused:
+    with pytest.raises(BadDownload) as refused:
         unpack_member(made, "rows.csv", tmp_path / "out")
     assert "\n" not in str(refused.value)
     assert {path.name for path in tmp_path.iterdir()} == {"archive"}
@@ -92,7 +92,7 @@ def test_a_broken_archive_is_refused(tmp_path, make):
     content = made.read_bytes()
     for cut in (len(content) // 3, len(content) // 2, len(content) - 3):
         made.write_bytes(content[:cut])
-        with pytest.raises(BadArchive):
+        with pytest.raises(BadDownload):
             unpack_member(made, "rows.csv", tmp_path / "out")
 
 
@@ -102,7 +102,7 @@ def test_an_encrypted_member_is_refused(tmp_path):
     content[6] |= 1  # flag of the member's own header
     content[content.index(b"PK\x01\x02") + 8] |= 1  # and of the directory
     made.write_bytes(bytes(content))
-    with pytest.raises(BadArchive, match="encrypted"):
+    with pytest.raises(BadDownload, match="encrypted"):
         unpack_member(made, "rows.csv", tmp_path / "out")
 
 
@@ -136,6 +136,6 @@ def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, fetched):
 def test_a_fetch_of_an_unsafe_archive_leaves_nothing(tmp_path, fetched):
     BAD["zip-parent"](tmp_path / "packed.zip")
     wanted = [Download("https://example.org/packed.zip", "rows.csv", archive_member="rows.csv")]
-    with pytest.raises(BadArchive, match="outside"):
+    with pytest.raises(BadDownload, match="outside"):
         list(fetch(wanted, tmp_path / "data", lambda *_: None))
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []

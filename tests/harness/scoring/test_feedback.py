@@ -8,7 +8,7 @@ import pytest
 from harness.cli.main import parser
 from harness.scoring.answers import RATIONALE
 from harness.scoring.feedback import HEADING, TEMPLATES, feedback, known_tasks
-from harness.scoring.texts import Line
+from harness.scoring.texts import TextLine
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tests.support.studies.small_study import marking_study
@@ -25,7 +25,7 @@ def answered(*levels, spans=()):
 
 def said_of(frame):
     """What is said of the reply, its indents and line breaks gone."""
-    (said,) = feedback(frame, [Line(0, "replies.csv:2", "r7", REPLY, "")])
+    (said,) = feedback(frame, [TextLine(0, "replies.csv:2", "r7", REPLY, "")])
     assert max(map(len, said.splitlines())) <= 80
     return " ".join(said.split())
 
@@ -50,7 +50,7 @@ def test_what_marks_no_rationale_names_levels_alone():
 
 def test_each_reply_has_its_own_answers():
     frame = pd.concat([answered("none", "weak"), answered("strong", "strong")])
-    first, second = feedback(frame, [Line(number, "-:1", str(number), REPLY, "") for number in range(2)])
+    first, second = feedback(frame, [TextLine(number, "-:1", str(number), REPLY, "") for number in range(2)])
     assert "none" in first and "strong" not in first
     assert second.count("strong") == 2 and "For example" not in second
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.steps.peers import lane_trainer
 from benchmarks.steps.shapes import PAD, Shape, network, rows
 from harness.scoring import scorer
-from harness.scoring.scorer import Pack
+from harness.scoring.scorer import ScoringPack
 from harness.training.lanes.fit import predicted
 
 SHAPE = Shape(3, 32, 4, 20, 24)
@@ -69,7 +69,7 @@ def test_every_different_sequence_is_computed_once_for_the_lanes_that_read_it(te
 
     monkeypatch.setattr(scorer, "scored", counted)
     trainer = trained()
-    pack = Pack((None,) * 4, ("all", "none", "all", "none"), trainer.state)
+    pack = ScoringPack((None,) * 4, ("all", "none", "all", "none"), trainer.state)
     same, long, short = texts[0], texts[1], texts[2]
     encoded = {"all": [(same,), (long,), (same,)], "none": [(same,), (short,), (same,)]}
     logits = pack.logits(trainer.frozen, encoded, PAD, has_segments=False)

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from harness.scoring.parts import score_all
-from harness.scoring.texts import Texts
+from harness.scoring.texts import TextFile
 from tasks.errors import BadInput
 
 LONG = 1 << 20
@@ -42,7 +42,7 @@ DAMAGED = {
 def test_a_damaged_parquet_file_is_one_line(tmp_path, how):
     path = parquet(tmp_path / "texts.parquet", ["some words"] * 50)
     path.write_bytes(DAMAGED[how](path.read_bytes()))
-    texts = Texts(str(path))
+    texts = TextFile(str(path))
     with pytest.raises(BadInput) as caught:
         texts.about()
         list(texts.lines())
@@ -62,7 +62,7 @@ def test_a_file_that_fails_while_it_is_scored_is_one_line(tmp_path, monkeypatch,
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(Path, "open", lambda *_, **__: io.BufferedReader(Broken()))
-    texts = Texts(str(tmp_path / name))
+    texts = TextFile(str(tmp_path / name))
     for read in (texts.about, lambda: list(texts.lines())):
         with pytest.raises(BadInput, match=r"texts\.\w+: cannot be read \(Input/output error\)"):
             read()
@@ -101,8 +101,8 @@ def test_a_part_of_long_texts_has_fewer_of_them_and_an_interrupted_scoring_goes_
         return pd.DataFrame({"id": [line.id for line in lines], "is_cut": False})
 
     with pytest.raises(KeyboardInterrupt):
-        score_all(Texts(str(file)), score, out, {}, lambda done: None)
+        score_all(TextFile(str(file)), score, out, {}, lambda done: None)
     done: list[int] = []
-    summary = score_all(Texts(str(file)), score, out, {}, done.append)
+    summary = score_all(TextFile(str(file)), score, out, {}, done.append)
     assert (sizes, done) == ([3, 3, 3, 1], [3, 6, 7])
     assert (summary.texts, list(pd.read_csv(out).id)) == (7, list(range(7)))

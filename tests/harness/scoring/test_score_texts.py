@@ -11,7 +11,7 @@ import pytest
 from harness.scoring import parts
 from harness.scoring.answers import COLUMNS
 from harness.scoring.parts import CUT, listed_path, score_all
-from harness.scoring.texts import NO_TEXT, UNDECODED, Texts
+from harness.scoring.texts import NO_TEXT, UNDECODED, TextFile
 from tasks.errors import BadInput
 
 BAD_BYTES = UNDECODED.format(encoding="utf-8")
@@ -32,7 +32,7 @@ def silent(done):
 
 
 def found(file, **options):
-    return [(line.id, line.text, line.context, line.problem) for line in Texts(str(file), **options).lines()]
+    return [(line.id, line.text, line.context, line.problem) for line in TextFile(str(file), **options).lines()]
 
 
 def test_lines_tables_json_and_parquet_give_the_same_texts(tmp_path):
@@ -128,7 +128,7 @@ def many(tmp_path, monkeypatch):
     """A file of seven texts, two of which cannot be scored whole, in parts of three."""
     monkeypatch.setattr(parts, "PART", 3)
     (tmp_path / "in.csv").write_text("id,text\n0,aa\n1,\n2,x\n3,bbbb\n4,c\n5,dd\n6,e\n")
-    return Texts(str(tmp_path / "in.csv"), id="id")
+    return TextFile(str(tmp_path / "in.csv"), id="id")
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
@@ -187,13 +187,13 @@ def test_nothing_is_overwritten_and_an_empty_file_leaves_nothing(many, tmp_path)
         score_all(many, fake, tmp_path / "out.txt", {}, silent)
     (tmp_path / "none.csv").write_text("text\n")
     with pytest.raises(BadInput, match="has no text"):
-        score_all(Texts(str(tmp_path / "none.csv")), fake, tmp_path / "out.csv", {}, silent)
+        score_all(TextFile(str(tmp_path / "none.csv")), fake, tmp_path / "out.csv", {}, silent)
     assert not list(tmp_path.glob("out*"))
 
 
 def test_a_file_of_bad_rows_only_is_listed_whole(tmp_path):
     (tmp_path / "in.jsonl").write_text("no\nno\n")
-    summary = score_all(Texts(str(tmp_path / "in.jsonl")), fake, tmp_path / "out.parquet", {}, silent)
+    summary = score_all(TextFile(str(tmp_path / "in.jsonl")), fake, tmp_path / "out.parquet", {}, silent)
     assert (summary.texts, summary.scored) == (2, 0)
     assert pq.read_schema(tmp_path / "out.parquet").names == list(COLUMNS)
     assert len(pd.read_csv(tmp_path / "out.listed.csv")) == 2
@@ -220,7 +220,7 @@ def test_every_text_says_in_which_row_of_the_file_it_stands(tmp_path, name, firs
         file.write_text(contents[name])
     else:
         pd.DataFrame({"text": ["so", None, "end"]}).to_parquet(file)
-    lines = list(Texts(str(file)).lines())
+    lines = list(TextFile(str(file)).lines())
     assert [line.where for line in lines] == [f"{file}:{first + place}" for place in range(3)]
     assert [bool(line.problem) for line in lines] == [False, True, False]
 
@@ -228,7 +228,7 @@ def test_every_text_says_in_which_row_of_the_file_it_stands(tmp_path, name, firs
 @pytest.mark.parametrize("spreadsheet", [False, True])
 def test_texts_that_a_spreadsheet_would_compute_are_counted_or_marked(tmp_path, spreadsheet):
     (tmp_path / "a.csv").write_text('id,text\n"=1+1",so\n-2,as\n+x,\n')
-    texts, out = Texts(str(tmp_path / "a.csv"), text="text", id="id"), tmp_path / "scores.csv"
+    texts, out = TextFile(str(tmp_path / "a.csv"), text="text", id="id"), tmp_path / "scores.csv"
     summary = score_all(texts, fake, out, {}, silent, spreadsheet=spreadsheet)
     ids = pd.read_csv(out, dtype=str)["id"].tolist()
     assert ids == (["'=1+1"] * 2 if spreadsheet else ["=1+1"] * 2) + ["-2"] * 2

@@ -14,9 +14,9 @@ from benchmarks.scoring import in_parallel, made_up, side_by_side
 from harness.run.pack import run_cells
 from harness.scoring.answers import (
     COLUMNS,
-    Answers,
     NothingTrained,
     ScoringTask,
+    TaskAnswers,
     frame_of,
     rows_of_texts,
     scoring_tasks,
@@ -122,7 +122,7 @@ def test_adapters_of_other_backbone_weights_are_refused(trained, monkeypatch):
 def test_several_labels_have_a_sigmoid_each_and_one_of_several_has_softmax():
     logits = np.array([[0.3, 0.2, -0.1], [-2.0, -0.5, 4.0], [-1.0, -2.0, -3.0]], dtype=np.float32)
     names, rows = ("joy", "fear", "hope"), rows_of_texts("abc")
-    many, single = (frame_of(rows, Answers(answering(kind, names), logits, np.zeros(3, bool))) for kind in KINDS)
+    many, single = (frame_of(rows, TaskAnswers(answering(kind, names), logits, np.zeros(3, bool))) for kind in KINDS)
     assert many["prediction"].tolist() == ["joy|fear", "hope", ""]
     assert many["probability"].isna().all()
     assert single["prediction"].tolist() == ["joy", "hope", "joy"]

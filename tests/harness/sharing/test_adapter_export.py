@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from harness.run.pack import run_cells
 from harness.sharing.importing import import_adapter
-from harness.sharing.incoming import Source
+from harness.sharing.incoming import AdapterSource
 from harness.sharing.outgoing import FILES, Facts, card, export
 from harness.study.file import load_study
 from harness.study.manifest import manifest_of
@@ -197,6 +197,6 @@ def test_an_adapter_on_a_camembert_goes_out_and_comes_back_by_the_lines_of_its_c
     exec(re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1], names)  # as the card says
     assert names["name"] == cell.target
     assert names["model"].config.model_type == "roberta"
-    there = import_adapter(store, Source(out, out), "theirs", plan.backbone).record
+    there = import_adapter(store, AdapterSource(out, out), "theirs", plan.backbone).record
     mine, theirs = (load_file(model.stored_adapter(store, key) / FILES[1]) for key in (cell.key, there.key))
     assert sorted(tensor.sum().item() for tensor in mine.values()) == sorted(t.sum().item() for t in theirs.values())

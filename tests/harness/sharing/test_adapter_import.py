@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from harness.sharing import importing
 from harness.sharing.importing import import_adapter
-from harness.sharing.incoming import FILES, NoSuchSource, Source, source_of
+from harness.sharing.incoming import FILES, AdapterSource, NoSuchSource, source_of
 from harness.training.model import load_backbone, stored_adapter
 from tasks.errors import BadInput
 from tests.support.studies.old_adapters import NAME, change, old_folder, own
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 
 
 def brought(store, folder, backbone, name="theirs"):
-    return import_adapter(store, Source(folder, folder), name, backbone)
+    return import_adapter(store, AdapterSource(folder, folder), name, backbone)
 
 
 def logits(backbone, folder, **options):

@@ -10,7 +10,7 @@ import torch
 
 from harness.sharing import incoming
 from harness.sharing.importing import import_adapter
-from harness.sharing.incoming import BadAdapter, Source, read_incoming
+from harness.sharing.incoming import AdapterSource, BadAdapter, read_incoming
 from tests.support.studies.old_adapters import NAME, change, change_tensors, old_folder
 
 WEIGHTS, HEAD = "pytorch_adapter.bin", "pytorch_model_head.bin"
@@ -135,7 +135,7 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line_and_leaves_no_record(fo
     spoil, said = WRONG[what]
     spoil(folder)
     with pytest.raises(BadAdapter, match=said) as problem:
-        import_adapter(store, Source(folder, folder), "theirs", tiny)
+        import_adapter(store, AdapterSource(folder, folder), "theirs", tiny)
     assert "\n" not in str(problem.value)
     assert store.keys() == set()
 

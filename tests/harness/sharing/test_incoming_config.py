@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.sharing.incoming import BadAdapter, Part, head_in, settings_in
+from harness.sharing.incoming import AdapterPart, BadAdapter, head_in, settings_in
 from harness.study.methods import METHODS
 
 PFEIFFER = {  # of adapter-transformers 1
@@ -33,7 +33,7 @@ FIELDS = ("architecture", "scaling", "phm_layer", "leave_out", "inv_adapter", "o
 
 
 def part(config, **fields):
-    return Part(
+    return AdapterPart(
         Path("theirs.json"), {"name": "x", "model_class": "RobertaModelWithHeads", "config": config} | fields, {}
     )
 

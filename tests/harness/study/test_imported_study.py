@@ -23,7 +23,7 @@ from harness.run.grid import run_grid
 from harness.run.pack import PackRunner
 from harness.scoring.scorer import Scorer
 from harness.sharing.importing import import_adapter
-from harness.sharing.incoming import Source
+from harness.sharing.incoming import AdapterSource
 from harness.study.backbone import resolve
 from harness.study.file import load_study
 from harness.study.manifest import manifest_of
@@ -49,7 +49,9 @@ def shelf(tmp_path_factory):
         "curved": old_folder(root / "curved", config="seq_bn[non_linearity='gelu']", outputs=1),
         "headless": old_folder(root / "headless", outputs=None),
     }
-    keys = {name: import_adapter(store, Source(at, at), name, backbone).record.key for name, at in folders.items()}
+    keys = {
+        name: import_adapter(store, AdapterSource(at, at), name, backbone).record.key for name, at in folders.items()
+    }
     return store, keys, root / "data"
 
 
@@ -147,7 +149,7 @@ def trained(shelf, tmp_path_factory):
     store, keys = Store(root / "runs"), {}
     for name, outputs in (("theirs", 3), ("headless", None)):
         at = old_folder(root / name, outputs=outputs)
-        keys[name] = import_adapter(store, Source(at, at), name, backbone).record.key
+        keys[name] = import_adapter(store, AdapterSource(at, at), name, backbone).record.key
     study = dataclasses.replace(load_study("tiny"), tasks=TASKS, trainer="lanes", imported=keys, **SMALL)
     plan = make_plan(study, Registry.load(), data, store=store)
     runner = PackRunner(plan.backbone, plan.splits, store, lambda *_: None)
@@ -189,7 +191,7 @@ def test_a_study_s_imports_are_its_own_and_no_garbage(trained):
     assert not [one for one in garbage(store, young=0).leftovers if one.kind == "records"]
     lonely = Store(store.root.parent / "lonely")
     at = store.root.parent / "theirs"
-    import_adapter(lonely, Source(at, at), "theirs", plan.backbone)
+    import_adapter(lonely, AdapterSource(at, at), "theirs", plan.backbone)
     assert garbage(lonely, young=0).leftovers == []
 
 
@@ -252,7 +254,7 @@ def test_what_is_exported_and_imported_again_says_what_its_record_says(trained, 
     assert told[0] == 0
     for file in out.glob("*.safetensors" if kind == "bin" else "*.bin"):
         file.unlink()
-    record = import_adapter(store, Source(out, out), f"again_{kind}", plan.backbone).record
+    record = import_adapter(store, AdapterSource(out, out), f"again_{kind}", plan.backbone).record
     assert record.spec["label"]["classes"] == manifest["tasks"]["epitome_er"]["classes"]
     scorer = Scorer(store, manifest, tasks=["epitome_er", record.spec["target"]])
     assert len(scorer.packs) == len(scorer.readings) == 1  # lanes of one pass

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.engines.local import Job, Runner
 from harness.preflight.smoke import records
 from harness.preflight.why import why
-from harness.scoring.probe.measured import Asked, Probe
+from harness.scoring.probe.measured import Probe, ProbedCell
 from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
 from harness.study.cell import later_turns, make_cell, make_system_cell
@@ -211,7 +211,7 @@ def test_a_probe_leaves_later_turns_where_they_are_for_those_who_asked(study):
 def test_a_probe_leaves_out_who_read_other_later_turns_than_the_files_have(study):
     splits = study.plan.splits[TASK]
     others = dataclasses.replace(splits, test=tuple(row._replace(after=row.after[1:]) for row in splits.test))
-    asked = [Asked(cell.key, TASK, cell.system) for cell in study.plan.cells if cell.system]
+    asked = [ProbedCell(cell.key, TASK, cell.system) for cell in study.plan.cells if cell.system]
     probe = Probe(study.store, study.manifest(), lambda task: others, "cpu")
     probe.run(asked, lambda *_: None)
     (of_asking,) = [name for name in probe.missing if ASKS in name]

@@ -20,12 +20,12 @@ from analysis.report import report
 from analysis.results.study_results import StudyResults
 from analysis.sections import study as study_sections
 from analysis.sections.blocks import Section
-from analysis.sections.importance import Answer
+from analysis.sections.importance import ImportanceReport
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 HISTORY = [{"epoch": epoch, "train_loss": 1.0 / epoch, "validation": 0.1 * epoch} for epoch in (1, 2, 3, 4)]
 NO_SECTION = Section("What explains a gain", ())
-SILENT = Answer((), NO_SECTION, {"headline": "nothing was asked"})
+SILENT = ImportanceReport((), NO_SECTION, {"headline": "nothing was asked"})
 SCRIPT, BOLD = "Hope <script>broken = 1</script>", "Role <b>in bold</b> &amp; more"
 TASKS = (
     FakeTask("empathy_hope"),
