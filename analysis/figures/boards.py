@@ -18,7 +18,7 @@ from adapters_store.roles import SYSTEM, TRANSFER
 from analysis.figures import plan
 from analysis.figures.drawing import COLOUR, PALE, Drawing, figure_of, make_plain, shortened
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import Box, Dot, FigurePlan, LegendItem, Mark, PlannedFigure, StraightLine, TextLabel
+from analysis.figures.plan import Box, Dot, FigurePlan, LegendItem, Mark, PlannedFigure, Stroke, TextLabel
 from analysis.gains.cells import Manifest
 from analysis.results.comparisons import FULL, LEARNS, TEACHES, context_by_task
 from analysis.results.leaderboard import Leaderboard
@@ -54,7 +54,7 @@ OWN, OTHERS = "#2166ac", "#a0522d"  # adapters, and systems
 ROW, HEAD, FOOT = 9.0, 19.0, 11.0  # points of a row, and of a panel's title and axis
 NAMES, SCORES = 0.40, 17.0  # share of a panel's width for names, and points for scores
 HIGHEST = 585.0  # points of all panels of a page
-DEPTHS: list[type] = [Box, StraightLine, Dot]
+DEPTHS: list[type] = [Box, Stroke, Dot]
 
 
 def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.DataFrame:
@@ -141,7 +141,7 @@ def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[M
     marks: list[Mark] = [Box(left, first, right - left, last - first, "", plan.GRID, 0.6)]
     names = list(_title(part, x, y, width))
     if (ranked := part.score[part["rank"].notna()]).size:
-        marks.append(StraightLine(at(ranked.max()), first, at(ranked.max()), last, plan.GRID, 0.9))
+        marks.append(Stroke(at(ranked.max()), first, at(ranked.max()), last, plan.GRID, 0.9))
     for place, row in enumerate(part.itertuples()):
         middle = first + ROW * (place + 0.5)
         text, base = plan.fitting(row.row, plan.SMALLEST, left - x - 3.0), middle + plan.CAPITAL * plan.SMALLEST
@@ -168,13 +168,13 @@ def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a ro
     colour = OTHERS if row.role == SYSTEM else OWN
     marks: list[Mark] = []
     if np.isfinite([row.low, row.high]).all():
-        marks.append(StraightLine(at(row.low), y, at(row.high), y, colour, 1.0))
+        marks.append(Stroke(at(row.low), y, at(row.high), y, colour, 1.0))
     fill = colour if holds(row.is_tied) else "#ffffff"
     return [*marks, Dot(at(row.score), y, 1.9, fill, colour, 0.8)]
 
 
 def _key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
-    return lambda x, y: [StraightLine(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.9, fill, colour, 0.8)]
+    return lambda x, y: [Stroke(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.9, fill, colour, 0.8)]
 
 
 def board_words(frame: pd.DataFrame, title: str) -> str:
@@ -328,7 +328,7 @@ def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAG
     items = (
         LegendItem(_reliability_key(OTHERS), 16.0, "system: share of right answers of a bin", is_system.any()),
         LegendItem(_reliability_key(OWN), 16.0, "adapters, or the whole model", (~is_system).any()),
-        LegendItem(lambda x, y: [StraightLine(x, y + 3.0, x + 8.0, y - 3.0, plan.GRID, 0.8)], 8.0, "as often as said"),
+        LegendItem(lambda x, y: [Stroke(x, y + 3.0, x + 8.0, y - 3.0, plan.GRID, 0.8)], 8.0, "as often as said"),
         LegendItem(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers"),
     )
     return plan.finished(layers, items, top, full, reliability_words(frame, title))
@@ -344,14 +344,14 @@ def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tu
     colour = OTHERS if first.role == SYSTEM else OWN
     marks: list[Mark] = [
         Box(x, y, side, side, "", plan.GRID, 0.6),
-        StraightLine(x, bottom, x + side, y, plan.GRID, 0.8),
+        Stroke(x, bottom, x + side, y, plan.GRID, 0.8),
     ]
     for row in own.itertuples():
         if np.isfinite([row.low, row.high]).all():
-            marks.append(StraightLine(*at(row.probability, row.low), *at(row.probability, row.high), colour, 0.9))
+            marks.append(Stroke(*at(row.probability, row.low), *at(row.probability, row.high), colour, 0.9))
         marks.append(Dot(*at(row.probability, row.right), 1.5, colour))
     points = [at(row.probability, row.right) for row in own.itertuples()]
-    marks += [StraightLine(*start, *end, colour, 0.6) for start, end in pairwise(points)]
+    marks += [Stroke(*start, *end, colour, 0.6) for start, end in pairwise(points)]
     error = f"error {bare(first.error)}, if calibrated {bare(first.if_calibrated)}"
     names = [
         TextLabel(x, y - 10.2, plan.fitting(first.row, plan.SMALLEST, side), plan.SMALLEST, "start", 0.0, plan.INK),
@@ -367,7 +367,7 @@ def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tu
 
 
 def _reliability_key(colour: str) -> Any:  # noqa: ANN401 - a key
-    return lambda x, y: [StraightLine(x + 7.5, y - 4.0, x + 7.5, y + 4.0, colour, 0.9), Dot(x + 7.5, y, 1.5, colour)]
+    return lambda x, y: [Stroke(x + 7.5, y - 4.0, x + 7.5, y + 4.0, colour, 0.9), Dot(x + 7.5, y, 1.5, colour)]
 
 
 def reliability_words(frame: pd.DataFrame, title: str) -> str:

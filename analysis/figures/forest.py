@@ -17,17 +17,7 @@ import pandas as pd
 from adapters_store.roles import BASELINE, CONTROLS, MERGED, MERGED_ROLES, NAMED_BY_INTERMEDIATE, TRANSFER, WHOLE_MODELS
 from analysis.figures import plan
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import (
-    Box,
-    Dot,
-    FigurePlan,
-    LegendItem,
-    Mark,
-    PlannedFigure,
-    StraightLine,
-    TextLabel,
-    Triangle,
-)
+from analysis.figures.plan import Box, Dot, FigurePlan, LegendItem, Mark, PlannedFigure, Stroke, TextLabel, Triangle
 from analysis.figures.uncertainty_map import CORRECTION
 from analysis.gains.baselines import NOT_LEARNED, of_unlearned
 from analysis.gains.significance import LEVEL
@@ -183,7 +173,7 @@ MOST_ROWS, ENDS = 24, 10  # transfers of a panel; of more, as many best and wors
 LEAST_LIMIT = 2.0  # points that an axis reaches at least, either way
 
 
-DEPTHS: dict[str, list[type]] = {"ground": [Box, StraightLine], "marks": [StraightLine, Triangle, Dot, Box]}
+DEPTHS: dict[str, list[type]] = {"ground": [Box, Stroke], "marks": [Stroke, Triangle, Dot, Box]}
 
 
 Kinds = dict[str, list[Any]]  # the rows of a target by their kind, in the frame's order
@@ -248,10 +238,10 @@ def forest_plan(
         LegendItem(_sure_key, 34.0, "gain, harm: the interval excludes 0"),
         LegendItem(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, plan.UNSURE, plan.INK, 0.7)], 6.0, framed_text),
         LegendItem(lambda x, y: [Dot(x + at, y, 0.75, plan.SOFT) for at in (1.0, 4.0)], 5.0, "seeds", "seed" in kinds),
-        LegendItem(lambda x, y: [StraightLine(x + 1, y - 4, x + 1, y + 4, plan.INK, 0.7)], 2.0, "target alone"),
+        LegendItem(lambda x, y: [Stroke(x + 1, y - 4, x + 1, y + 4, plan.INK, 0.7)], 2.0, "target alone"),
         LegendItem(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls", "control" in kinds),
         LegendItem(
-            lambda x, y: [StraightLine(x, y, x + 10.0, y, plan.INK, 0.7)],
+            lambda x, y: [Stroke(x, y, x + 10.0, y, plan.INK, 0.7)],
             10.0,
             "below: merged intermediates",
             MERGED in kinds,
@@ -271,9 +261,9 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         return left + (right - left) * (min(max(points / limit, -1.0), 1.0) + 1) / 2
 
     ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", plan.GRID, 0.6)]
-    ground.append(StraightLine(at(0), first, at(0), last, plan.INK, 0.7))
+    ground.append(Stroke(at(0), first, at(0), last, plan.INK, 0.7))
     if merged := part.get(MERGED):  # which end at ``last``, below a line
-        ground.append(StraightLine(x, last - ROW * len(merged), right, last - ROW * len(merged), plan.INK, 0.7))
+        ground.append(Stroke(x, last - ROW * len(merged), right, last - ROW * len(merged), plan.INK, 0.7))
     for kind, colour, dash in (("floor", FLOOR, 1.6), ("whole model", WHOLE, 3.2)):
         for points in (row.points for row in part.get(kind, ()) if abs(row.points) <= limit):
             ground += _dashes(at(points), first, last, colour, dash)
@@ -352,7 +342,7 @@ def _band(part: Kinds, at: Any, first: float, last: float) -> list[Mark]:  # noq
 
 def _dashes(x: float, first: float, last: float, colour: str, dash: float) -> list[Mark]:
     starts = np.arange(first, last, 2 * dash)
-    return [StraightLine(x, start, x, min(start + dash, last), colour, 0.9) for start in starts]
+    return [Stroke(x, start, x, min(start + dash, last), colour, 0.9) for start in starts]
 
 
 def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float) -> list[Mark]:  # noqa: ANN401
@@ -363,7 +353,7 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
     is_control, is_sure = row.kind == "control", row.low > 0 or row.high < 0
     colour = plan.SOFT if is_control else (GAIN if row.points > 0 else HARM) if is_sure else "#8a8f96"
     if np.isfinite(row.low):
-        marks.append(StraightLine(at(row.low), y, at(row.high), y, colour, 1.0))
+        marks.append(Stroke(at(row.low), y, at(row.high), y, colour, 1.0))
         for end, sign in ((row.low, -1.0), (row.high, 1.0)):
             if abs(end) > limit:
                 tip, foot = at(end), at(end) - 2.6 * sign
@@ -385,7 +375,7 @@ def _dashed_key(colour: str, dash: float) -> Any:  # noqa: ANN401 - a key
 
 
 def _interval_key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
-    return lambda x, y: [StraightLine(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.7, fill, colour, 0.7)]
+    return lambda x, y: [Stroke(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.7, fill, colour, 0.7)]
 
 
 def forest_words(frame: pd.DataFrame, title: str) -> str:

@@ -68,7 +68,7 @@ class Dot(NamedTuple):
     line: float = 0.0
 
 
-class StraightLine(NamedTuple):
+class Stroke(NamedTuple):
     """A straight line."""
 
     x: float
@@ -101,7 +101,7 @@ class TextLabel(NamedTuple):
     is_bold: bool = False
 
 
-Mark = Box | Dot | StraightLine | Triangle | TextLabel
+Mark = Box | Dot | Stroke | Triangle | TextLabel
 Layers = Mapping[str, Sequence[Mark]]
 
 
@@ -375,7 +375,7 @@ def _dots(marks: Sequence[Dot]) -> CircleCollection:
     return CircleCollection(sizes, offsets=[(mark.x, mark.y) for mark in marks], **_paints(marks))
 
 
-def _lines(marks: Sequence[StraightLine]) -> LineCollection:
+def _lines(marks: Sequence[Stroke]) -> LineCollection:
     from matplotlib.collections import LineCollection
 
     ends = [[(mark.x, mark.y), (mark.to_x, mark.to_y)] for mark in marks]
@@ -383,7 +383,7 @@ def _lines(marks: Sequence[StraightLine]) -> LineCollection:
     return LineCollection(ends, colors=[mark.colour for mark in marks], linewidths=widths, capstyle="butt")
 
 
-COLLECTIONS: dict[type, Callable[[Any], Any]] = {Box: _boxes, Triangle: _triangles, Dot: _dots, StraightLine: _lines}
+COLLECTIONS: dict[type, Callable[[Any], Any]] = {Box: _boxes, Triangle: _triangles, Dot: _dots, Stroke: _lines}
 
 Planner = Callable[[pd.DataFrame, str], FigurePlan]
 
@@ -446,7 +446,7 @@ def svg_of_plan(plan: FigurePlan, salt: str) -> bytes:
         return file_of(drawn(plan), "svg")
 
 
-KINDS = {Box: "b", Dot: "d", StraightLine: "l", Triangle: "t", TextLabel: "s"}
+KINDS = {Box: "b", Dot: "d", Stroke: "l", Triangle: "t", TextLabel: "s"}
 
 
 def plain_plan(plan: FigurePlan) -> dict[str, Any]:

@@ -22,17 +22,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 
 from analysis.figures import plan
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.plan import (
-    Box,
-    Dot,
-    FigurePlan,
-    LegendItem,
-    Mark,
-    PlannedFigure,
-    StraightLine,
-    TextLabel,
-    Triangle,
-)
+from analysis.figures.plan import Box, Dot, FigurePlan, LegendItem, Mark, PlannedFigure, Stroke, TextLabel, Triangle
 from analysis.gains.baselines import of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
@@ -395,7 +385,7 @@ def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
 
 def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool = False) -> list[Mark]:
     """A line above columns with its name; one of a family stands upright where it would be cut."""
-    marks: list[Mark] = [StraightLine(x + 0.8, y, to_x - 0.8, y, plan.SOFT, 0.8)]
+    marks: list[Mark] = [Stroke(x + 0.8, y, to_x - 0.8, y, plan.SOFT, 0.8)]
     middle, room = (x + to_x) / 2, to_x - x - BESIDE
     lines, is_turned = (name_lines(name, room, is_bold=True, most=1), False) if is_bold else bracket_name(name, room)
     for place, text in enumerate(lines):
@@ -409,7 +399,7 @@ def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool = False
 
 def _along(y: float, to_y: float, x: float, name: str) -> list[Mark]:
     """A line beside rows with its name, likewise: level where it would be cut upright."""
-    marks: list[Mark] = [StraightLine(x, y + 0.8, x, to_y - 0.8, plan.SOFT, 0.8)]
+    marks: list[Mark] = [Stroke(x, y + 0.8, x, to_y - 0.8, plan.SOFT, 0.8)]
     middle = (y + to_y) / 2
     lines, is_turned = bracket_name(name, to_y - y - BESIDE)
     for place, text in enumerate(lines):
@@ -439,12 +429,12 @@ def strip_above(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
         targets = [layout.columns[task] for task in part.target]
         x, to_x = min(targets), max(targets) + layout.across
         marks.append(Box(x, layout.top, to_x - x, STRIP, "#ffffff", plan.GRID, 0.6))
-        marks.append(StraightLine(x, (low + high) / 2, to_x, (low + high) / 2, plan.SOFT, 0.5))
+        marks.append(Stroke(x, (low + high) / 2, to_x, (low + high) / 2, plan.SOFT, 0.5))
     for task, part in _by_certainty(frame).groupby("target", sort=False):
         middle = layout.columns[str(task)] + layout.across / 2
         marks += [_dot(middle, _at(pair.points, low, high), pair) for pair in part.itertuples()]
         y, half = _at(part.points.median(), low, high), min(0.36 * layout.across, 5.0)
-        marks.append(StraightLine(middle - half, y, middle + half, y, plan.INK, 1.1))
+        marks.append(Stroke(middle - half, y, middle + half, y, plan.INK, 1.1))
     for points, y in ((LIMIT, high), (0.0, (low + high) / 2), (-LIMIT, low)):
         text = f"{plan.whole(points)} points" if points > 0 else plan.whole(points)
         marks.append(
@@ -459,12 +449,12 @@ def strip_beside(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     low, high = x + 3.0, to_x - 3.0
     middle = (low + high) / 2
     marks: list[Mark] = [Box(x, layout.head, to_x - x, layout.bottom - layout.head, "#ffffff", plan.GRID, 0.6)]
-    marks.append(StraightLine(middle, layout.head, middle, layout.bottom, plan.SOFT, 0.5))
+    marks.append(Stroke(middle, layout.head, middle, layout.bottom, plan.SOFT, 0.5))
     for task, part in _by_certainty(frame).groupby("intermediate", sort=False):
         y = layout.rows[str(task)] + layout.down / 2
         marks += [_dot(_at(pair.points, low, high), y, pair) for pair in part.itertuples()]
         at, half = _at(part.points.median(), low, high), min(0.36 * layout.down, 5.0)
-        marks.append(StraightLine(at, y - half, at, y + half, plan.INK, 1.1))
+        marks.append(Stroke(at, y - half, at, y + half, plan.INK, 1.1))
     for points, at in ((-LIMIT, low), (0.0, middle), (LIMIT, high)):
         marks.append(TextLabel(at, layout.bottom + 8.0, plan.whole(points), plan.SMALLEST, "middle", 0.0, plan.SOFT))
     marks.append(TextLabel(middle, layout.bottom + 15.5, "gain, points", plan.SMALLEST, "middle", 0.0, plan.SOFT))
@@ -602,7 +592,7 @@ def _empty_state(pair: Any) -> str:  # noqa: ANN401 - a row of the frame
 
 def _struck(x: float, y: float, side: float) -> Sequence[Mark]:
     """What is planned and not there: a slanted line."""
-    return (StraightLine(x - 0.25 * side, y + 0.25 * side, x + 0.25 * side, y - 0.25 * side, plan.SOFT, 0.6),)
+    return (Stroke(x - 0.25 * side, y + 0.25 * side, x + 0.25 * side, y - 0.25 * side, plan.SOFT, 0.6),)
 
 
 def _ring(x: float, y: float, side: float) -> Sequence[Mark]:
@@ -621,7 +611,7 @@ def square_at(x: float, y: float, side: float, size: float, points: float) -> Bo
 
 def bar_at(x: float, y: float, side: float) -> Sequence[Mark]:
     """A white bar across a harm's square, which grey would not tell from a gain's; none where it would hide it."""
-    return (StraightLine(x - 0.32 * side, y, x + 0.32 * side, y, "#ffffff", 0.16 * side),) if side >= 2.5 else ()
+    return (Stroke(x - 0.32 * side, y, x + 0.32 * side, y, "#ffffff", 0.16 * side),) if side >= 2.5 else ()
 
 
 Texts = Mapping[tuple[str, str], str]  # what is written into a place, by intermediate and target
@@ -716,4 +706,4 @@ def _dots_key(x: float, y: float) -> list[Mark]:
         Dot(x + 8.0, y, 1.5, plan.INK),
         Dot(x + 14.0, y, 1.5, "#ffffff", plan.INK, 0.7),
     ]
-    return [*dots, StraightLine(x + 20.0, y - 3.5, x + 20.0, y + 3.5, plan.INK, 1.1)]
+    return [*dots, Stroke(x + 20.0, y - 3.5, x + 20.0, y + 3.5, plan.INK, 1.1)]

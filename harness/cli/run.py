@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import Study
-from harness.cli.options import (
-    Leaves,
-    add_options,
-    leaf_of,
-    out_option,
-    places,
-    plan_options,
-    print_next,
-    set_threads,
-)
+from harness.cli.options import Leaves, add_options, leaf_of, out_option, places, plan_options, print_next, set_threads
 from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.status import study_words
 from harness.cli.study import name_of, study_of

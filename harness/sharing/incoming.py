@@ -1,7 +1,7 @@
 """Adapters that others have trained: from a folder or the hub to checked tensors and settings; no code of it is run.
 
-A `AdapterSource` is a folder with an adapter in the format of the adapters library, of any version. `read_incoming` reads its
-files; `settings_in` and `head_in` say what its configurations mean in the library of today.
+An `AdapterSource` is a folder with an adapter in the format of the adapters library, of any version. `read_incoming`
+reads its files; `settings_in` and `head_in` say what its configurations mean in the library of today.
 """
 
 import dataclasses

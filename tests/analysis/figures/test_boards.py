@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.figures import boards
-from analysis.figures.plan import Dot, StraightLine
+from analysis.figures.plan import Dot, Stroke
 from analysis.results.leaderboard import leaderboard
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, HOSTILE, LONG, check_legible
 from tests.support.made_up_gains import made_up_manifest
@@ -52,7 +52,7 @@ def test_scores_and_ends_of_intervals_stand_in_proportion_and_ties_are_full():
     part = frame[frame.target == "task_00"]
     plan = boards.board_plan(part, "t")
     dots = [mark for mark in plan.layers["marks"] if isinstance(mark, Dot)]
-    lines = [mark for mark in plan.layers["marks"] if isinstance(mark, StraightLine) and mark.y == mark.to_y]
+    lines = [mark for mark in plan.layers["marks"] if isinstance(mark, Stroke) and mark.y == mark.to_y]
     assert len(dots) == len(lines) == 5
     slope, start = np.polyfit(part.score, [dot.x for dot in dots], 1)
     np.testing.assert_allclose([dot.x for dot in dots], start + slope * part.score, atol=0.02)
@@ -74,7 +74,7 @@ def test_what_leaks_says_so_and_is_not_the_best():
     plan = boards.board_plan(frame, "t")
     assert f"{names[0]} (leaks)" in {label.text for label in plan.labels()}
     assert f"{frame.row[1]}, " in plan.alt and "(leaks)" not in plan.alt
-    (line,) = {mark.x for mark in plan.layers["marks"] if isinstance(mark, StraightLine) and mark.x == mark.to_x}
+    (line,) = {mark.x for mark in plan.layers["marks"] if isinstance(mark, Stroke) and mark.x == mark.to_x}
     dots = sorted(mark.x for mark in plan.layers["marks"] if isinstance(mark, Dot))
     assert line == dots[-2]  # the best of those that are ranked
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.figures.forest import COLUMNS, ENDS, MOST_ROWS, forest_frame, forest_parts, forest_plan, forests
-from analysis.figures.plan import POINTS_PER_CM, StraightLine
+from analysis.figures.plan import POINTS_PER_CM, Stroke
 from analysis.page.parts import NARROW
 from analysis.results.study_results import StudyResults
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, LONG, check_legible
@@ -106,7 +106,7 @@ def test_merged_rows_stand_below_a_line_with_their_seeds_and_are_never_framed(st
 def _full_lines(plan):
     """The heights of lines across a panel, names and all."""
     left = min(label.x for label in plan.labels() if label.anchor == "start")
-    flat = [mark for mark in plan.layers["ground"] if isinstance(mark, StraightLine) and mark.y == mark.to_y]
+    flat = [mark for mark in plan.layers["ground"] if isinstance(mark, Stroke) and mark.y == mark.to_y]
     return [mark.y for mark in flat if mark.x <= left]
 
 

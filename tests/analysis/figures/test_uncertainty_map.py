@@ -20,7 +20,7 @@ from analysis.figures.plan import (
     SMALLEST,
     WORDS,
     Box,
-    StraightLine,
+    Stroke,
     TextLabel,
     drawn,
     outline,
@@ -181,9 +181,7 @@ def test_a_family_named_as_its_only_task_is_not_named_twice():
     plan = map_plan(map_frame(gains, manifest, setting="full"), "title")
     brackets = plan.layers["brackets"]
     assert {label.text for label in brackets if isinstance(label, TextLabel) and not label.is_bold} == {"wassa"}
-    assert sum(isinstance(mark, StraightLine) for mark in brackets) == 2 + 4 + 3, (
-        "metrics, families above, families beside"
-    )
+    assert sum(isinstance(mark, Stroke) for mark in brackets) == 2 + 4 + 3, "metrics, families above, families beside"
 
 
 def test_hostile_titles_are_drawn_as_texts():

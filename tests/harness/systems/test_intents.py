@@ -13,13 +13,7 @@ from harness.api import Study
 from tasks.errors import BadStudy
 from tasks.registry import Registry
 from tasks.synthetic import write
-from tests.support.systems.intents import (
-    EMPATHY,
-    INTENTS,
-    ROWS,
-    write_entry,
-    write_intents,
-)
+from tests.support.systems.intents import EMPATHY, INTENTS, ROWS, write_entry, write_intents
 
 JOINT = ('siblings=["iempathize_intent"]',)
 SYSTEMS = {"single": (), "joint": JOINT, "shuffled": (*JOINT, 'sibling_labels="shuffled"')}

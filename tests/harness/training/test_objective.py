@@ -7,14 +7,7 @@ import pytest
 import torch
 
 from harness.study.config import Loss
-from harness.training.objective import (
-    Objective,
-    cross_entropy,
-    effective_weights,
-    focal,
-    ldam,
-    margins_of,
-)
+from harness.training.objective import Objective, cross_entropy, effective_weights, focal, ldam, margins_of
 
 KINDS = ("multiclass", "multilabel")
 
