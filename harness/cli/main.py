@@ -183,7 +183,8 @@ def _mistake(word: str, verb: str = "") -> str:
         hint = nearest(word, [*verbs, *written], written) or "; empathy-transfer --help lists all"
         return f"no command {word!r}{hint}"
     if verb and verbs[word] and verb not in verbs[word]:
-        hint = nearest(verb, verbs[word]) or f"; it is one of: {', '.join(verbs[word])}"
+        alone = f"; it is a word of its own: empathy-transfer {verb}" if verb in verbs else ""
+        hint = alone or nearest(verb, verbs[word]) or f"; it is one of: {', '.join(verbs[word])}"
         return f"no command '{word} {verb}'{hint}"
     return ""
 
