@@ -24,14 +24,14 @@ KEPT = {"bi-encoder": {"spans.parquet", "rationales.parquet"}}
 LOGGING = """
 import os, signal
 from harness.systems import epochs
-write = epochs.Checkpoint.write
+write = epochs.EpochCheckpoint.write
 def logged(self, fitted, *parts):
     write(self, fitted, *parts)
     with open({log!r}, "a") as log:
         log.write(f"{{len(fitted.history)}}\\n")
     if len(fitted.history) == {deadly}:
         os.kill(os.getpid(), signal.SIGKILL)
-epochs.Checkpoint.write = logged
+epochs.EpochCheckpoint.write = logged
 """
 
 
