@@ -71,9 +71,9 @@ def test_a_file_that_fails_while_it_is_scored_is_one_line(tmp_path, monkeypatch,
 READING = """
 import resource, sys
 import pyarrow.parquet
-from harness.scoring.texts import Texts
+from harness.scoring.texts import TextFile
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-count = sum(1 for _ in Texts(sys.argv[1]).lines())
+count = sum(1 for _ in TextFile(sys.argv[1]).lines())
 print(count, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 

@@ -13,14 +13,14 @@ SCORING = """
 import resource, sys
 from pathlib import Path
 import pandas as pd
-from harness.scoring.texts import Texts
+from harness.scoring.texts import TextFile
 from harness.scoring.parts import score_all
 
 def stub(lines):
     return pd.DataFrame({"id": [line.id for line in lines], "value": [float(len(line.text)) for line in lines]}).assign(
         task="length", is_cut=False)
 
-score_all(Texts(sys.argv[1]), stub, Path(sys.argv[2]), {}, lambda done: None)
+score_all(TextFile(sys.argv[1]), stub, Path(sys.argv[2]), {}, lambda done: None)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
