@@ -32,7 +32,7 @@ KEPT = "kept-result"  # of the analysis: computed from the store alone, and agai
 
 CONTAMINATION_VERSION = 1
 STATISTICS_VERSION = 2
-WORDS_VERSION = 1
+WORDS_VERSION = 2
 ANNOTATORS_VERSION = 1
 OPTIONS_VERSION = 1
 SIMILARITY_VERSION = 1  # of the five others
