@@ -18,7 +18,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from adapters_store.key import MissingRecord
 from adapters_store.measures import CONTAMINATION, contamination_inputs
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, IMPORTED, ON_OWN_TEXTS, planned_role
@@ -256,17 +255,10 @@ def not_compared(store: Store, manifest: Manifest) -> LeftOut | None:
 
 def _measured(store: Store, manifest: Manifest) -> Mapping[str, Any]:
     try:
-        return stored_result(store, CONTAMINATION, contamination_inputs(manifest["tasks"])) or {}
+        measure = store.find_measure(CONTAMINATION, contamination_inputs(manifest["tasks"]))
     except KeyError:  # a manifest from before splits were named in it
         return {}
-
-
-def stored_result(store: Store, kind: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The result of a measure; None where the store has none."""
-    try:
-        return store.measure(kind, inputs).result
-    except MissingRecord:
-        return None
+    return measure.result if measure else {}
 
 
 def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:

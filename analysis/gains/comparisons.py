@@ -30,7 +30,7 @@ from scipy.special import stdtrit
 from adapters_store.measures import RETENTION, merged_cells, retention_inputs
 from adapters_store.roles import CONTROLS, MERGED_ROLES, NAMED_BY_INTERMEDIATE, RANDOM, SELF, TRANSFER, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import Manifest, ScoredColumn, columns, planned_cells, stored_result
+from analysis.gains.cells import Manifest, ScoredColumn, columns, planned_cells
 from analysis.gains.corrections import GainTest, Reach, step_down
 from analysis.gains.gains import COLUMNS, GROWTH_NAMES, SEED, TYPES, uncorrected_gains
 from analysis.gains.pairs import Peers
@@ -338,8 +338,8 @@ def retained(store: Store, manifest: Manifest) -> pd.DataFrame:
     """One row per measured merge and parent, with the columns ``RETAINED``; empty where nothing was measured."""
     rows = []
     for cell in merged_cells(manifest):
-        kept = stored_result(store, RETENTION, retention_inputs(cell["key"]))
-        for parent, scores in sorted(kept["parents"].items()) if kept else ():
+        kept = store.find_measure(RETENTION, retention_inputs(cell["key"]))
+        for parent, scores in sorted(kept.result["parents"].items()) if kept else ():
             of_parent = {"parent": parent, "metric": manifest["tasks"][parent]["metric"], **scores}
             rows.append({"row": cell["intermediate"], "target": cell["target"], **of_parent})
     return framed(pd.DataFrame(rows), RETAINED)

@@ -37,7 +37,7 @@ from adapters_store.measures import ANNOTATORS, annotators_inputs
 from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.gains.baselines import RANGE
-from analysis.gains.cells import Manifest, Predictions, stored_result
+from analysis.gains.cells import Manifest, Predictions
 from analysis.gains.significance import LEVEL, FloatArray, Groups, evidence, group_weights
 from analysis.tables import Declared, interval_columns
 from tasks.metrics import labels_and_logits
@@ -110,11 +110,11 @@ def stored_marks(store: Store, manifest: Manifest, target: str, ids: Iterable[An
     marks_hash = facts.get("marks_hash")
     if not marks_hash:
         return None
-    result = stored_result(store, ANNOTATORS, annotators_inputs(target, facts["splits_hash"], marks_hash))
-    if result is None:
+    stored = store.find_measure(ANNOTATORS, annotators_inputs(target, facts["splits_hash"], marks_hash))
+    if stored is None:
         return None
-    known = dict(zip(result["ids"], result["marks"], strict=True))
-    none = [None] * max(map(len, result["marks"]), default=0)
+    known = dict(zip(stored.result["ids"], stored.result["marks"], strict=True))
+    none = [None] * max(map(len, stored.result["marks"]), default=0)
     return np.array([[np.nan if mark is None else mark for mark in known.get(id, none)] for id in ids], dtype=float)
 
 

@@ -29,7 +29,7 @@ from adapters_store.archive import stored_measures
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import Manifest, planned_cells, predictions, stored_result
+from analysis.gains.cells import Manifest, planned_cells, predictions
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
 from analysis.results.leaderboard import Contestant, contestants_of
@@ -252,9 +252,10 @@ def _stored(
 
 
 def _answers(store: Store, key: str, operation: str, donors: Mapping[str, str]) -> _Answers | None:
-    result = stored_result(store, measures.PROBE, measures.probe_inputs(key, operation, donors))
-    if result is None:
+    stored = store.find_measure(measures.PROBE, measures.probe_inputs(key, operation, donors))
+    if stored is None:
         return None
+    result = stored.result
     places, decisions = np.array(result["places"], dtype=np.int64), np.array(result["answers"])
     shares = result["probability"]
     probability = np.full(len(places), np.nan) if shares is None else np.array(shares, dtype=np.float64)
@@ -464,7 +465,8 @@ def _stored_options(store: Store, contestant: Contestant, rows: int) -> Stored |
     seeds = []
     for cell in contestant.cells:
         inputs = {name: measures.options_inputs(cell.key, name, rows) for name in measures.ARRANGEMENTS}
-        own = {name: result for name in inputs if (result := stored_result(store, measures.OPTIONS, inputs[name]))}
+        stored = {name: store.find_measure(measures.OPTIONS, inputs[name]) for name in inputs}
+        own = {name: measure.result for name, measure in stored.items() if measure}
         seeds += [own] if len(own) == len(inputs) else []
     if not seeds:
         return None

@@ -26,7 +26,7 @@ from adapters_store.measures import (
     weights_inputs,
 )
 from adapters_store.store import Store
-from analysis.gains.cells import Manifest, stored_result
+from analysis.gains.cells import Manifest
 from analysis.tables import Declared, framed
 
 K = 60  # of reciprocal rank fusion: Cormack et al. 2009
@@ -106,16 +106,16 @@ def data_embeddings(store: Store, manifest: Manifest) -> dict[str, list[float]]:
             name: data_embedding_inputs(splits_hash, encoder, backbone)
             for name, splits_hash in splits_hashes(manifest).items()
         }
-        measured = {name: stored_result(store, DATA_EMBEDDING, task_inputs) for name, task_inputs in inputs.items()}
-        by_encoder.append({name: result["vector"] for name, result in measured.items() if result is not None})
+        stored = {name: store.find_measure(DATA_EMBEDDING, task_inputs) for name, task_inputs in inputs.items()}
+        by_encoder.append({name: measure.result["vector"] for name, measure in stored.items() if measure})
     return max(by_encoder, key=len)
 
 
 def _task_embeddings(store: Store, manifest: Manifest, mode: str) -> dict[str, dict[str, list[float]]]:
     """Components by name, of every task whose baseline was measured."""
     inputs = {name: task_embedding_inputs(key, mode) for name, key in baseline_keys(manifest).items()}
-    measured = {name: stored_result(store, TASK_EMBEDDING, of_task) for name, of_task in inputs.items()}
-    return {name: result["components"] for name, result in measured.items() if result is not None}
+    stored = {name: store.find_measure(TASK_EMBEDDING, of_task) for name, of_task in inputs.items()}
+    return {name: measure.result["components"] for name, measure in stored.items() if measure}
 
 
 def _fused_ranks(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
@@ -142,8 +142,8 @@ def _of_pairs(store: Store, manifest: Manifest) -> dict[str, dict[tuple[str, str
     by_column: dict[str, dict[tuple[str, str], float]] = {column: {} for *_, fields in kinds for column in fields}
     for kind, inputs, contents, fields in kinds:
         for pair in permutations(contents, 2):
-            if (result := stored_result(store, kind, inputs(*(contents[task] for task in pair)))) is not None:
+            if measure := store.find_measure(kind, inputs(*(contents[task] for task in pair))):
                 for column, field in fields.items():
-                    value = result[field]
+                    value = measure.result[field]
                     by_column[column][pair] = float("nan") if value is None else value
     return by_column

@@ -221,9 +221,8 @@ class Sentences:
         return np.asarray(vectors, dtype=np.float64)
 
 
-Encoder = (
-    BackboneEncoder | Sentences
-)  # turns a row's context and text into a vector; of what is too long, the left end is cut
+# Turns a row's context and text into a vector; of what is too long, the left end is cut.
+Encoder = BackboneEncoder | Sentences
 
 
 def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:

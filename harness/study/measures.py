@@ -83,8 +83,8 @@ def keep_measures(splits: Mapping[str, Splits], store: Store) -> None:
 def words_of(splits: Splits, store: Store) -> float:
     """The test score of a linear model of words (the floor ``tfidf`` of every study) on at most 10,000 training rows.
 
-    From the store, or fitted and kept there: seconds. Of more rows, evenly spaced ones are read. Of a task
-    in folds it is their mean; not a number where the score is undefined.
+    From the store, or fitted and kept there: seconds. Of more rows, evenly spaced ones are read. Of a task in folds it
+    is their mean; not a number where the score is undefined.
     """
     task, kind = splits.task, kind_of("tfidf")
     inputs = words_inputs(task.id, splits.content_hash, task.metric, kind.version)
