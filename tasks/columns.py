@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
@@ -41,8 +41,13 @@ PERCENT = re.compile(r"[+-]?\d+(?:\.\d+)?\s*%")
 
 def cells_of(raw: Raw, column: str) -> list[str]:
     """The first cells of a column that are not empty."""
-    position = raw.column(column)
-    return [cells[position].strip() for cells in raw.rows[:LOOKED_AT] if cells[position].strip()]
+    return [cell for (cell,) in first_rows(raw, column) if cell]
+
+
+def first_rows(raw: Raw, *columns: str) -> list[tuple[str, ...]]:
+    """The cells of these columns in the first rows, without the space around them."""
+    positions = [raw.column(name) for name in columns]
+    return [tuple([cells[position].strip() for position in positions]) for cells in raw.rows[:LOOKED_AT]]
 
 
 def words_of(name: str) -> list[str]:
@@ -84,10 +89,8 @@ def groups(raw: Raw, taken: Sequence[str]) -> dict[str, float]:
         if name not in taken and is_whole and is_id and recurs and not is_named(name, OF_ANNOTATORS):
             likely[name] = len(cells) / distinct
 
-    def rank(name: str) -> int:
-        return min([OF_GROUPS.index(word) for word in words_of(name) if word in OF_GROUPS], default=len(OF_GROUPS))
-
-    return {name: likely[name] for name in sorted(likely, key=rank)}
+    ranks = {name: [OF_GROUPS.index(word) for word in words_of(name) if word in OF_GROUPS] for name in likely}
+    return {name: likely[name] for name in sorted(likely, key=lambda name: min(ranks[name], default=len(OF_GROUPS)))}
 
 
 def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool = False) -> dict[str, str]:
@@ -102,7 +105,10 @@ def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool 
     for name in raw.header:
         if name in (*taken, group):
             continue
-        cells = _by_group(raw, group, name)
+        by_group: dict[str, list[str]] = {}
+        for of_row, cell in first_rows(raw, group, name):
+            by_group.setdefault(of_row, []).append(cell)
+        cells = [of_group for of_group in by_group.values() if len(of_group) > 1]
         distinct = [set(of_group) for of_group in cells]
         if is_named(name, OF_SPEAKERS):
             # Most groups have several speakers, each of whom may speak again.
@@ -117,26 +123,19 @@ def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool 
     return {part: names[0] for part, names in (("turn", numbers), ("speaker", speakers)) if names}
 
 
-def _by_group(raw: Raw, group: str, name: str) -> list[list[str]]:
-    """The cells of a column, group by group, of groups with several rows."""
-    group_at = raw.column(group)
-    column = raw.column(name)
-    cells: dict[str, list[str]] = {}
-    for row in raw.rows[:LOOKED_AT]:
-        cells.setdefault(row[group_at], []).append(row[column].strip())
-    return [of_group for of_group in cells.values() if len(of_group) > 1]
-
-
 def item(raw: Raw, text: str, taken: Sequence[str]) -> str:
     """The column of what several annotators have labelled: an id that recurs, always with the same text; or none."""
-    texts = raw.column(text)
     for name in raw.header:
-        where = raw.column(name)
-        pairs = {(row[where], row[texts]) for row in raw.rows[:LOOKED_AT]}
         is_id = words_of(name)[-1:] in (["id"], ["item"])
-        if name not in taken and is_id and len({first for first, _ in pairs}) == len(pairs) and repeats(raw, name):
+        if name not in taken and is_id and decides(raw, name, text) and repeats(raw, name):
             return name
     return ""
+
+
+def decides(raw: Raw, column: str, other: str) -> bool:
+    """Whether rows with the same cell of a column have the same one of another."""
+    pairs = set(first_rows(raw, column, other))
+    return len(pairs) == len({first for first, _ in pairs})
 
 
 def nested(raw: Raw) -> str:
@@ -156,7 +155,7 @@ def nested(raw: Raw) -> str:
 
 def annotator(raw: Raw, taken: Sequence[str]) -> str:
     """The column of who annotated a row, where several rows are of one item; empty if there is none."""
-    names = [name for name in raw.header if name not in taken and is_named(name, OF_ANNOTATORS)]
+    names = (name for name in raw.header if name not in taken and is_named(name, OF_ANNOTATORS))
     return next((name for name in names if repeats(raw, name)), "")
 
 
@@ -183,7 +182,7 @@ def labels(raw: Raw, taken: Sequence[str]) -> Mapping[str, int]:
     for name in raw.header:
         cells = cells_of(raw, name)
         distinct = set(cells)
-        is_number = bool(distinct) and all(_is_number(cell) for cell in distinct)
+        is_number = bool(distinct) and numbers(cell.rstrip("% ") for cell in distinct) is not None
         parts = ({part.strip() for cell in distinct for part in cell.split(mark)} for mark in ",;|")
         are_several = any(2 <= len(names) <= 50 for names in parts)  # few names in many combinations
         is_possible = 1 < len(distinct) <= MOST_CLASSES or (distinct and (is_number or are_several))
@@ -208,9 +207,9 @@ def _is_other(name: str, cells: Sequence[str], *, is_number: bool) -> bool:
     return words_of(name)[-1:] == ["id"] or is_named(name, OF_TURNS) or len(set(cells)) == len(cells)
 
 
-def _is_number(cell: str) -> bool:
+def numbers(cells: Iterable[str]) -> list[float] | None:
+    """The cells as numbers; None if one of them is none."""
     try:
-        float(cell.rstrip("% "))
+        return [float(cell) for cell in cells]
     except ValueError:
-        return False
-    return True
+        return None

@@ -168,7 +168,7 @@ def _misfits_of_table(
         if name in fields:
             yield from misfits(value, fields[name].kind, f"{prefix}{name}", is_open=is_open)
         elif not is_open:
-            written = {known: f"{prefix}{known}" for known in fields} | dict(hints)
+            written = {field: f"{prefix}{field}" for field in fields} | dict(hints)
             yield f"unknown field {prefix + str(name)!r}{nearest(str(name), written, written)}"
     yield from (f"{prefix}{name} is missing" for name in needed if name not in table)
 

@@ -139,8 +139,8 @@ def of_classes(labels: ArrayLike, predictions: ArrayLike) -> dict[int, tuple[flo
     true, predicted = np.asarray(labels), np.asarray(predictions)
     scores = {}
     for index in range(true.shape[1]) if true.ndim == 2 else np.unique(true):
-        held, said = (true[:, index], predicted[:, index]) if true.ndim == 2 else (true == index, predicted == index)
-        n, answers, hits = int(held.sum()), int(said.sum()), int((held.astype(bool) & said.astype(bool)).sum())
+        held, given = (side[:, index] > 0 if true.ndim == 2 else side == index for side in (true, predicted))
+        n, answers, hits = int(held.sum()), int(given.sum()), int((held & given).sum())
         if n:
             scores[int(index)] = (hits / answers if answers else 0.0, hits / n, 2 * hits / (n + answers), n)
     return scores

@@ -53,9 +53,9 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def nearest(name: str, known: Iterable[str], written: Mapping[str, str] | None = None) -> str:
+def nearest(name: str, names: Iterable[str], written: Mapping[str, str] | None = None) -> str:
     """A hint ``; did you mean 'x'?`` for the name closest to ``name``, or nothing; ``written`` has how to write it."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"; did you mean {(written or {}).get(close[0], close[0])!r}?" if close else ""
 
 

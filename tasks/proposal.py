@@ -114,19 +114,14 @@ def proposal(file: ReadableFile, stated: Mapping[str, object], guessed: Sequence
     fields |= _of_label(file.raw, fields)
     if "text" in fields and "language" not in fields:
         fields |= _language(cells_of(file.raw, str(fields["text"])))
-    sets: dict[str, object] = {}
-    of_file = {name: value for name in ("encoding", "delimiter", "escape") if (value := getattr(file, name))}
-    for name in file.raw.header:
-        if name not in _columns_of(fields) and columns.names_sets(cells_of(file.raw, name)):
-            sets = {"split_column": name}
-            break
-    gaps: dict[str, object] = {}
     label = fields.get("label")
     if isinstance(label, str) and fields.get("kind") != "multilabel" and "drop_labels" not in fields:
-        position = file.raw.column(label)
-        if any(not cells[position].strip() for cells in file.raw.rows):
-            gaps = {"drop_labels": [""]}  # of several labels none is an answer, too
-    return fields | gaps | sets | of_file
+        if not all(file.raw.cells(label)):
+            fields["drop_labels"] = [""]  # of several labels none is an answer, too
+    others = (name for name in file.raw.header if name not in _columns_of(fields))
+    if sets := next((name for name in others if columns.names_sets(cells_of(file.raw, name))), ""):
+        fields["split_column"] = sets
+    return fields | {name: value for name in ("encoding", "delimiter", "escape") if (value := getattr(file, name))}
 
 
 def _several_rows(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
@@ -151,13 +146,9 @@ def _only(raw: Raw, fields: Mapping[str, object], speaker: str) -> dict[str, obj
     """The speakers whose turns have a label, where those of others have none or say so (``n/a``)."""
     if not speaker:
         return {}
-    who, label = raw.column(speaker), raw.column(str(fields["label"]))
-    labelled: dict[str, bool] = {}
-    for row in raw.rows[:LOOKED_AT]:
-        has_one = row[label].strip().casefold() not in ("", *columns.MISSING)
-        labelled[row[who].strip()] = labelled.get(row[who].strip(), False) or has_one
-    names = sorted(name for name, has_any in labelled.items() if has_any)
-    return {"only": names} if 0 < len(names) < len(labelled) else {}
+    pairs = set(columns.first_rows(raw, speaker, str(fields["label"])))
+    names = {name for name, label in pairs if label.casefold() not in ("", *columns.MISSING)}
+    return {"only": sorted(names)} if 0 < len(names) < len({name for name, _ in pairs}) else {}
 
 
 def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
@@ -218,11 +209,10 @@ def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
     lines = []
     only, speaker = fields.get("only"), fields.get("speaker")
     if isinstance(only, list) and isinstance(speaker, str):  # the labels of the rows that the proposal keeps
-        who, at = raw.column(speaker), raw.column(label)
-        cells = [row[at].strip() for row in raw.rows[:LOOKED_AT] if row[who].strip() in only and row[at].strip()]
-    spoken_for = fields.get("drop_labels", [])
+        cells = [cell for name, cell in columns.first_rows(raw, speaker, label) if name in only and cell]
+    dropped = fields.get("drop_labels", [])
     for name, share in columns.missing(cells).items():
-        if isinstance(spoken_for, list) and name not in spoken_for:
+        if isinstance(dropped, list) and name not in dropped:
             lines.append(
                 f"{name!r} is {100 * share:.0f} % of the labels: if it means that there is none, write "
                 f"drop_labels = {json.dumps([name], ensure_ascii=False)}"
@@ -234,10 +224,8 @@ def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
     if {cell.casefold() for cell in cells} & {"true", "false"} and set(cells) & {"0", "1"}:
         lines.append("true or false and 1 or 0 stand in one column: they are different labels; join them by `relabel`")
     group = fields.get("group")
-    if isinstance(group, str) and group in raw.header:
-        group_at, label_at = raw.column(group), raw.column(label)
-        pairs = {(row[group_at], row[label_at]) for row in raw.rows[:LOOKED_AT]}
-        if len(pairs) == len({name for name, _ in pairs}) < len(raw.rows[:LOOKED_AT]):
+    if isinstance(group, str) and group in raw.header and columns.decides(raw, group, label):
+        if len(set(columns.first_rows(raw, group))) < len(raw.rows[:LOOKED_AT]):
             lines.append(
                 f"every {group} has one {label} alone: rows of a group are one judgement, and few groups say little"
             )
@@ -304,16 +292,15 @@ def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
         ids = [name for name in free if columns.words_of(name)[-1:] == ["id"] and _suits(raw, part, name)]
         return ids[0] if len(ids) == 1 else ""
     if part == "text":
-        lengths = {}
-        for name in free:
-            cells = cells_of(raw, name)
-            lengths[name] = sum(map(len, cells)) / len(cells) if cells else 0.0
-        longest = max(lengths, key=lambda name: lengths[name], default="")
-        cells = cells_of(raw, longest) if longest else []
-        is_text = any(" " in cell for cell in cells)
-        is_long = sum(map(len, cells)) > 4 * len(cells)
-        is_unspaced = is_long and bool(_language(cells)) and not repeats(raw, longest)  # of a script without spaces
-        return longest if longest and ((lengths[longest] > 12 and is_text) or is_unspaced) else ""
+        means = {name: sum(map(len, cells)) / len(cells) for name in free if (cells := cells_of(raw, name))}
+        longest = max(means, key=lambda name: means[name], default="")
+        if not longest:
+            return ""
+        cells = cells_of(raw, longest)
+        is_text = means[longest] > 12 and any(" " in cell for cell in cells)
+        # Or of a script without spaces.
+        is_text = is_text or (means[longest] > 4 and bool(_language(cells)) and not repeats(raw, longest))
+        return longest if is_text else ""
     likely = list(columns.labels(raw, taken)) if part == "label" else []
     return likely[0] if len(likely) == 1 else ""
 
@@ -409,11 +396,8 @@ def _kind_of_numbers(numbers: Sequence[float], label: str) -> str:
 
 
 def _numbers(cells: set[str]) -> list[float]:
-    """The cells as numbers, or nothing if one of them is none."""
-    try:
-        numbers = [float(cell) for cell in cells]
-    except ValueError:
-        return []
+    """The cells as numbers, or nothing if one of them is none, or too large to be a label."""
+    numbers = columns.numbers(cells) or []
     return numbers if all(abs(number) < 1e12 for number in numbers) else []
 
 

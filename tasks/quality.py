@@ -188,10 +188,10 @@ def _across(
     texts: Texts,
 ) -> dict[str, int]:
     """Rows of the later split whose text occurs in the earlier one, exactly or nearly."""
-    known = {_pair(row) for row in earlier}
+    pairs = {_pair(row) for row in earlier}
     here = texts.mask_of(earlier_texts)
     return {
-        "context_and_text": sum(_pair(row) in known for row in later),
+        "context_and_text": sum(_pair(row) in pairs for row in later),
         "text": int(here[after].sum()),
         "near": int(texts.add_near(here)[after].sum()),
     }

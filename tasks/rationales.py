@@ -52,13 +52,13 @@ def placed(text: str, rationale: Iterable[str]) -> Placement:
     spans: list[Marked] = []
     unplaced = 0
     for span in rationale:
-        place = _place(text, span.strip(), spans)
-        unplaced += place is None
-        spans += [] if place is None else [place]
+        mark = _mark(text, span.strip(), spans)
+        unplaced += mark is None
+        spans += [] if mark is None else [mark]
     return Placement(tuple(sorted(set(spans))), unplaced)
 
 
-def _place(text: str, span: str, taken: Sequence[Marked]) -> Marked | None:
+def _mark(text: str, span: str, taken: Sequence[Marked]) -> Marked | None:
     """The first place of a span that no other has taken, in the strictest reading that has a place at all.
 
     Places of whole words go before those inside of words. By letters and digits alone only whole words count: "he r"
@@ -67,23 +67,22 @@ def _place(text: str, span: str, taken: Sequence[Marked]) -> Marked | None:
     if not any(character.isalnum() for character in span):
         return None
     for reading in (_as_it_is, _folded, _letters_alone):
-        places = list(_places(text, span, reading))
+        marks = list(_marks(text, span, reading))
         whole = []
-        for place in places:
-            ends = (text[max(end - 1, 0) : end + 1] for end in place)
+        for mark in marks:
+            ends = (text[max(end - 1, 0) : end + 1] for end in mark)
             if not any(len(pair) == 2 and pair.isalnum() for pair in ends):  # no word goes on over either end
-                whole.append(place)
-        places = whole if whole or reading is _letters_alone else places
-        if places:
-            free = (place for place in places if place not in taken)
-            return next(free, places[0])
+                whole.append(mark)
+        marks = whole if whole or reading is _letters_alone else marks
+        if marks:
+            return next((mark for mark in marks if mark not in taken), marks[0])
     return None
 
 
-Read = tuple[str, list[int]]  # what is compared, and the place in the text of each of its characters
+Read = tuple[str, list[int]]  # what is compared, and the position in the text of each of its characters
 
 
-def _places(text: str, span: str, reading: Callable[[str], Read]) -> Iterable[Marked]:
+def _marks(text: str, span: str, reading: Callable[[str], Read]) -> Iterable[Marked]:
     whole, at = reading(text)
     part, _ = reading(span)
     start = whole.find(part) if part else -1
@@ -99,18 +98,18 @@ def _as_it_is(text: str) -> Read:
 def _folded(text: str) -> Read:
     """Without regard to case, and with one space for white space of any length."""
     characters = [
-        (" " if character.isspace() else folded, place)
-        for place, character in enumerate(text)
+        (" " if character.isspace() else folded, i)
+        for i, character in enumerate(text)
         for folded in character.casefold()
-        if not (character.isspace() and place and text[place - 1].isspace())
+        if not (character.isspace() and i and text[i - 1].isspace())
     ]
-    return "".join(character for character, _ in characters), [place for _, place in characters]
+    return "".join(character for character, _ in characters), [i for _, i in characters]
 
 
 def _letters_alone(text: str) -> Read:
     """Letters and digits alone, without regard to case."""
-    kept = [(place, folded) for place, letter in enumerate(text) if letter.isalnum() for folded in letter.casefold()]
-    return "".join(folded for _, folded in kept), [place for place, _ in kept]
+    kept = [(i, folded) for i, letter in enumerate(text) if letter.isalnum() for folded in letter.casefold()]
+    return "".join(folded for _, folded in kept), [i for i, _ in kept]
 
 
 Marks = NDArray[np.bool_]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tasks.errors import BadEntry, UnknownTask
 from tasks.fields import Field, Text, as_kind, check_table, written_fields
@@ -93,7 +93,7 @@ def _task_of(entry: Mapping[str, Any], file: str) -> Task:
         task = Task(
             dataset=Dataset(**of_dataset | _values(Dataset, entry)),
             label=Label(column, **of_label | _values(Label, entry)),
-            columns=_values(Columns, entry),
+            columns=cast(Columns, _values(Columns, entry)),
             entry_file=file,
             **{"title": entry["id"], "reader": "table"} | _values(Task, entry),
         )
@@ -177,26 +177,22 @@ def _with_family_salts(tasks: Mapping[str, Task]) -> dict[str, Task]:
     families: dict[str, list[Task]] = {}
     for task in tasks.values():
         families.setdefault(task.dataset.family, []).append(task)
-    for family in families.values():
+    salts: dict[str, int | None] = {}
+    for name, family in families.items():
         # What siblings join that keep equal texts together, the others would divide.
         by_rule = {task.repeats: task for task in family}
         if len(by_rule) > 1:
             together, other = by_rule["together"], by_rule["drop"]
             raise BadEntry(
-                f'family {together.dataset.family!r}: `repeats` is "together" for {together.id} in '
-                f"{together.entry_file} and not for {other.id} in {other.entry_file}; siblings must be split alike, so "
-                "write it for all or none"
+                f'family {name!r}: `repeats` is "together" for {together.id} in {together.entry_file} and not for '
+                f"{other.id} in {other.entry_file}; siblings must be split alike, so write it for all or none"
             )
-    return {id: replace(task, split_salt=_salt(families[task.dataset.family])) for id, task in tasks.items()}
-
-
-def _salt(family: Sequence[Task]) -> int | None:
-    """Salt of one family; BadEntry when two entries pin different ones."""
-    pinned = {task.split_salt: task for task in family if task.split_salt is not None}
-    if len(pinned) > 1:
-        first, second = sorted(pinned.values(), key=lambda task: task.id)[:2]
-        raise BadEntry(
-            f"family {first.dataset.family!r} has two split salts: {first.split_salt} in {first.entry_file} and "
-            f"{second.split_salt} in {second.entry_file}; siblings must be split alike, so keep one"
-        )
-    return next(iter(pinned), 0 if len(family) > 1 else None)
+        pinned = {task.split_salt: task for task in family if task.split_salt is not None}
+        if len(pinned) > 1:
+            first, second = sorted(pinned.values(), key=lambda task: task.id)[:2]
+            raise BadEntry(
+                f"family {name!r} has two split salts: {first.split_salt} in {first.entry_file} and "
+                f"{second.split_salt} in {second.entry_file}; siblings must be split alike, so keep one"
+            )
+        salts[name] = next(iter(pinned), 0 if len(family) > 1 else None)
+    return {id: replace(task, split_salt=salts[task.dataset.family]) for id, task in tasks.items()}

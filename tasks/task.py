@@ -351,7 +351,7 @@ class Task:
     ]
     reader: Annotated[str, "how files become rows: `table` (default), `turns`, `aligned`, `numbered`, ..."]
     label: Label
-    columns: Mapping[str, object] = field(default_factory=dict)
+    columns: Columns = field(default_factory=Columns)
     description: Annotated[Text, "one sentence: what is judged, and by whom"] = ""
     theme: Annotated[Text, "`direct`, `abstract`, `adjacent` or `unrelated`: how near the label is to empathy"] = ""
     metric: Annotated[str, "follows from the kind; only its own may be named"] = ""

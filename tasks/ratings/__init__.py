@@ -13,13 +13,13 @@ A reading that could not be had is empty, and a value without any reading is a g
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasks.errors import BadEntry, BadRow, MissingData
 from tasks.plain_text import nearest, read_toml
@@ -63,7 +63,18 @@ def ratings_in(files: Sequence[Path]) -> list[Rating]:
     seen: dict[tuple[str, str, str], str] = {}
     judgements = []
     for file in files:
-        for where, rating in _rows(file):
+        if not file.is_file():
+            raise MissingData(f"no file of ratings {file}; correct its path")
+        raw = read_raw(file)
+        columns = [raw.column(name) for name in Rating._fields]
+        for row, cells in enumerate(raw.rows):
+            task, construct, rater, value = (cells[column] for column in columns)
+            where = raw.where(row)
+            if not value.strip():
+                continue
+            if not rater.strip():
+                raise BadRow(f"{where}: the rater is empty; fill in a name or letter")
+            rating = Rating(task, construct, rater, _value(where, construct, value))
             first = seen.setdefault(rating[:3], where)
             if first != where:
                 raise BadRow(
@@ -101,40 +112,25 @@ def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
 
 
 @cache
+def _declared() -> Mapping[str, Mapping[str, Any]]:
+    return read_toml(FOLDER / "constructs.toml", BadEntry)
+
+
+@cache
 def constructs() -> Mapping[str, Construct]:
     """Declared constructs by id, in their order."""
-    declared = read_toml(FOLDER / "constructs.toml", BadEntry)["construct"]
-    return {id: Construct(id=id, **entry) for id, entry in declared.items()}
+    return {id: Construct(id=id, **entry) for id, entry in _declared()["construct"].items()}
 
 
 @cache
 def themes() -> Mapping[str, str]:
     """Declared themes by id, each with its description, in their order."""
-    declared = read_toml(FOLDER / "constructs.toml", BadEntry)["theme"]
-    return {id: str(entry["description"]) for id, entry in declared.items()}
+    return {id: str(entry["description"]) for id, entry in _declared()["theme"].items()}
 
 
-@cache
 def arguments() -> Mapping[str, str]:
     """Why a task has its theme, by task, where the paper has not given it one: the theme, a colon and the reason."""
-    declared = read_toml(FOLDER / "constructs.toml", BadEntry)["argument"]
-    return {task: str(reason) for task, reason in declared.items()}
-
-
-def _rows(file: Path) -> Iterator[tuple[str, Rating]]:
-    """Yield each rating of a file with its ``file:line``."""
-    if not file.is_file():
-        raise MissingData(f"no file of ratings {file}; correct its path")
-    raw = read_raw(file)
-    task, construct, rater, value = (raw.column(name) for name in Rating._fields)
-    for i, cells in enumerate(raw.rows):
-        where = raw.where(i)
-        if not cells[value].strip():
-            continue
-        if not cells[rater].strip():
-            raise BadRow(f"{where}: the rater is empty; fill in a name or letter")
-        number = _value(where, cells[construct], cells[value])
-        yield where, Rating(cells[task], cells[construct], cells[rater], number)
+    return _declared()["argument"]
 
 
 def _value(where: str, name: str, cell: str) -> float:
@@ -161,13 +157,8 @@ def criteria_page(tasks: Sequence[Task]) -> str:
         "looking at the ratings of others.",
     ]
     for construct in constructs().values():
-        lines += [
-            "",
-            f"## {construct.title} ({construct.minimum:g} to {construct.maximum:g})",
-            "",
-            construct.description,
-            "",
-        ]
+        scale = f"{construct.minimum:g} to {construct.maximum:g}"
+        lines += ["", f"## {construct.title} ({scale})", "", construct.description, ""]
         lines += [f"- {point}: {meaning}." for point, meaning in construct.criteria.items()]
     lines += ["", "## Tasks", ""]
     lines += [
@@ -216,7 +207,7 @@ def rows_of(readings: Sequence[RatingReadings], rater: str) -> list[dict[str, st
             "construct": reading.construct,
             "rater": rater,
             "value": _cell(reading.value),
-            **{f"reading_{place}": _cell(value) for place, value in enumerate(reading.values, start=1)},
+            **{f"reading_{number}": _cell(value) for number, value in enumerate(reading.values, start=1)},
         }
         for reading in readings
     ]
@@ -226,18 +217,18 @@ def readings_in(file: Path) -> list[Repeat]:
     """Every reading of a file of ratings; none where it has no column of them, BadRow for what is no number."""
     raw = read_raw(file)
     task, construct, rater = (raw.column(name) for name in Repeat._fields[:3])
-    columns = {int(name[1]): place for place, head in enumerate(raw.header) if (name := COLUMN.fullmatch(head))}
+    columns = {int(name[1]): i for i, head in enumerate(raw.header) if (name := COLUMN.fullmatch(head))}
     repeats = []
-    for i, cells in enumerate(raw.rows):
-        for repeat, place in sorted(columns.items()):
+    for row, cells in enumerate(raw.rows):
+        for repeat, column in sorted(columns.items()):
             value = math.nan
             with suppress(ValueError):
-                value = float(cells[place])
+                value = float(cells[column])
             if math.isfinite(value):
                 repeats.append(Repeat(cells[task], cells[construct], cells[rater], value, repeat))
-            elif cells[place].strip():
-                odd = f"reading {cells[place]!r} is not a number; leave it empty where there is none"
-                raise BadRow(f"{raw.where(i)}: {odd}")
+            elif cells[column].strip():
+                odd = f"reading {cells[column]!r} is not a number; leave it empty where there is none"
+                raise BadRow(f"{raw.where(row)}: {odd}")
     return repeats
 
 

@@ -1,22 +1,21 @@
 """From raw files to examples: each reader knows the format of some datasets, and all give the same rows.
 
-A reader is a function of the task and the data folder that yields a ``RawRow`` for every row; the entry names it. What
-follows is the same for all: labels are renamed or combined, classes filled in, and every row is checked.
+A reader is a function of the task and the data folder that yields a ``RawRow`` for every row and may return notes on
+what it left out; the entry names it. What follows is the same for all: labels are renamed or combined, classes filled
+in, and every row is checked.
 
     task, rows, notes = read_task(registry.task("support"), Path("data"))
     rows[0].text, task.label.classes[rows[0].label]
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadRow
-from tasks.readers.esconv import esconv, gap_notes
+from tasks.readers.esconv import esconv
 from tasks.readers.labels import Annotators, class_names, examples, relabel, spelling_note
 from tasks.readers.published import (
     empathetic_intents,
@@ -27,9 +26,9 @@ from tasks.readers.published import (
     wassa_essays,
     wassa_turns,
 )
-from tasks.readers.rows import RawRow, column_names, uses_fallback
+from tasks.readers.rows import RawRow, uses_fallback
 from tasks.readers.table import aligned, joined, numbered, table
-from tasks.readers.turns import annotation_notes, turns
+from tasks.readers.turns import turns
 from tasks.task import COMBINED, Example, Task
 
 MOST_CLASSES = 100
@@ -50,10 +49,6 @@ READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
     "esconv": esconv,
     "parlai": parlai,
 }
-NOTES: Mapping[str, Callable[[Task, Path], list[str]]] = {
-    "esconv": gap_notes,
-    "turns": annotation_notes,
-}  # what a reader itself has to say
 
 
 class TaskRows(NamedTuple):
@@ -66,22 +61,27 @@ class TaskRows(NamedTuple):
 
 def read_task(task: Task, data: Path) -> TaskRows:
     """Every example of the task from the files below ``data``, in file order; MissingData or BadRow if it cannot."""
-    rows, left_out, annotators = _labelled_rows(task, data)
-    notes: list[str] = []
+    notes, of_reader, left_out = list[str](), list[str](), Counter[str]()
+    rows, annotators = noted(READERS[task.reader](task, data), of_reader), None
+    if task.label.combine in COMBINED.values():
+        annotators = Annotators(task)
+        rows = annotators.combine(rows)
+    else:
+        rows = relabel(task, rows, left_out)
     if not task.label.is_complete:
-        rows = list(rows)
-        notes += filter(None, [spelling_note(task.label, rows)])
-        task = _fill_classes(task, rows)
-        rows = _consumed(rows)
+        kept = list(rows)
+        notes += filter(None, [spelling_note(task.label, kept)])
+        task = _fill_classes(task, kept)
+        rows = _consumed(kept)
     checked, skipped = examples(task, rows)
     if uses_fallback(task, data):
-        notes.append(f"read from {', '.join(column_names(task, 'fallback_files'))}: {', '.join(task.files)} not there")
+        fallback = ", ".join(task.columns.get("fallback_files", ()))
+        notes.append(f"read from {fallback}: {', '.join(task.files)} not there")
     if skipped:
         notes.append(f"{skipped} of {skipped + len(checked)} rows have no text; left out")
     if left_out[""]:
         notes.append(f"{left_out['']} of {left_out[''] + len(checked)} rows have no label; left out by `drop_labels`")
-    if task.reader in NOTES:
-        notes += NOTES[task.reader](task, data)
+    notes += of_reader
     if annotators:
         notes += annotators.notes(task.label.classes)
     return TaskRows(task, checked, tuple(notes))
@@ -94,13 +94,9 @@ def _consumed(rows: list[RawRow]) -> Iterator[RawRow]:
         yield rows.pop()
 
 
-def _labelled_rows(task: Task, data: Path) -> tuple[Iterable[RawRow], Counter[str], Annotators | None]:
-    """Rows with one label each, as the entry names them; a count of labels left out, and the annotators of several."""
-    rows, left_out = READERS[task.reader](task, data), Counter[str]()
-    if task.label.combine in COMBINED.values():
-        annotators = Annotators(task)
-        return annotators.combine(rows), left_out, annotators
-    return relabel(task, rows, left_out), left_out, None
+def noted(rows: Iterable[RawRow], notes: list[str]) -> Iterator[RawRow]:
+    """Yield a reader's rows, and keep the notes that it returns after the last."""
+    notes += (yield from rows) or ()  # type: ignore[func-returns-value]  # some return a list
 
 
 def read(task: Task, data: Path) -> list[Example]:
@@ -108,9 +104,8 @@ def read(task: Task, data: Path) -> list[Example]:
     return read_task(task, data).rows
 
 
-def _fill_classes(task: Task, rows: Iterable[RawRow]) -> Task:
+def _fill_classes(task: Task, rows: Sequence[RawRow]) -> Task:
     """The task with the distinct labels of its rows as classes; BadRow where they are too few or too many."""
-    rows = list(rows)
     values = {name for row in rows for name in class_names(task.label, row.label)}
     most = 2 if task.label.kind == "binary" else MOST_CLASSES
     if not 2 <= len(values) <= most:

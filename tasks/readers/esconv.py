@@ -10,11 +10,8 @@ What follows a turn is read from the later lines of its conversation, as far as 
 The context stays what the line itself holds: it is in the content of the splits, and so in the keys of cells.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Generator, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -43,20 +40,13 @@ class _Line(NamedTuple):
         return self.numbers[-1]
 
 
-@dataclass(frozen=True)
-class Gaps:
+class Gaps(NamedTuple):
     """Of how many conversations flat files tell some turns not at all (counted from 0) or in several ways."""
 
     conversations: int = 0
     broken: int = 0
     absent: int = 0
     differing: int = 0
-
-    @classmethod
-    def of(cls, parts: Iterable[Gaps]) -> Gaps:
-        """Those of several conversations or files."""
-        rows = [astuple(part) for part in parts]
-        return cls(*map(sum, zip(*rows, strict=True)))
 
     def __str__(self) -> str:
         """In words, for people."""
@@ -67,22 +57,19 @@ class Gaps:
         )
 
 
-def esconv(task: Task, data: Path) -> Iterator[RawRow]:
-    """Yield every turn of a supporter that has a strategy, with the turns around it that its file holds."""
+def esconv(task: Task, data: Path) -> Generator[RawRow, None, list[str]]:
+    """Yield every turn of a supporter that has a strategy, with the turns around it that its file holds.
+
+    A note counts the conversations of flat files that cannot be rebuilt whole.
+    """
+    every = []
     for path in data_files(task, data):
-        yield from _file(path)[0]
-
-
-def gap_notes(task: Task, data: Path) -> list[str]:
-    """A note on conversations of flat files that cannot be rebuilt whole, if there are any."""
-    gaps = Gaps.of(_file(path)[1] for path in data_files(task, data))
-    return [str(gaps)] if gaps.broken else []
-
-
-def _file(path: Path) -> tuple[tuple[RawRow, ...], Gaps]:
-    """What a file holds: its rows, and what cannot be known of them."""
-    state = path.stat()
-    return _rows(path, state.st_mtime_ns, state.st_size)
+        state = path.stat()
+        rows, gaps = _rows(path, state.st_mtime_ns, state.st_size)
+        every.append(gaps)
+        yield from rows
+    total = Gaps(*map(sum, zip(*every, strict=True)))
+    return [str(total)] if total.broken else []
 
 
 @lru_cache(maxsize=CACHED_FILES)
@@ -94,25 +81,25 @@ def _rows(path: Path, mtime_ns: int, size: int) -> tuple[tuple[RawRow, ...], Gap
 def _from_json(path: Path) -> Iterator[RawRow]:
     """Yield the turns of a list of conversations, each with a list ``dialog`` of speaker, annotation and content."""
     value = json_value(path)
-    for number, conversation in enumerate(value if isinstance(value, list) else [value]):
-        id = f"{path.stem}:{number}"
+    for position, conversation in enumerate(value if isinstance(value, list) else [value]):
+        id = f"{path.stem}:{position}"
         turns = conversation.get("dialog") if isinstance(conversation, dict) else None
         if not isinstance(turns, list):
-            raise BadRow(f"{path}: conversation {number} (from 0) has no list `dialog`; get the file again")
-        where = [f"{path}: conversation {number}, turn {position}" for position in range(1, len(turns) + 1)]
+            raise BadRow(f"{path}: conversation {position} (from 0) has no list `dialog`; get the file again")
         parts = []
-        for place, turn in zip(where, turns, strict=True):
+        for number, turn in enumerate(turns, start=1):
+            where = f"{path}: conversation {position}, turn {number}"
             role = isinstance(turn, dict) and ROLES.get(str(turn.get("speaker")))
             annotation = turn.get("annotation", {}) if role else None
             if not role or not isinstance(turn.get("content"), str) or not isinstance(annotation, dict):
                 need = f"needs a speaker ({', '.join(ROLES)}), an annotation and a content; get the file again"
-                raise BadRow(f"{place}: {need}")
-            parts.append((Turn(role, turn["content"].strip()), str(annotation.get("strategy") or "")))
-        said = tuple([turn for turn, _ in parts])
-        for number, (turn, strategy) in enumerate(parts):
+                raise BadRow(f"{where}: {need}")
+            parts.append((where, Turn(role, turn["content"].strip()), str(annotation.get("strategy") or "")))
+        spoken = tuple([turn for _, turn, _ in parts])
+        for number, (where, turn, strategy) in enumerate(parts):
             if turn.speaker == "listener" and strategy:
-                row = RawRow(where[number], f"{id}:{number + 1}", id, id, said[:number], turn.text, strategy)
-                yield row._replace(after=said[number + 1 :])
+                before, after = spoken[:number], spoken[number + 1 :]
+                yield RawRow(where, f"{id}:{number + 1}", id, id, before, turn.text, strategy, after=after)
 
 
 # Flat files.
@@ -121,7 +108,7 @@ def _from_json(path: Path) -> Iterator[RawRow]:
 def _from_flat(path: Path) -> tuple[tuple[RawRow, ...], Gaps]:
     """The last turn of each line; a conversation ends where the turn's number does not grow."""
     rows: list[RawRow] = []
-    gaps = [Gaps()]
+    gaps = []
     for number, lines in enumerate(_conversations(path)):
         id = f"{path.stem}:{number}"
         readings: dict[int, dict[Turn, None]] = {}  # every turn by its number, in each way in which a line holds it
@@ -135,21 +122,21 @@ def _from_flat(path: Path) -> tuple[tuple[RawRow, ...], Gaps]:
         absent = max(readings) + 1 - len(readings)
         differing = sum(len(turns) > 1 for turns in readings.values())
         gaps.append(Gaps(1, int(absent + differing > 0), absent, differing))
-    return tuple(rows), Gaps.of(gaps)
+    return tuple(rows), Gaps(*map(sum, zip(*gaps, strict=True)))
 
 
 def _conversations(path: Path) -> Iterator[list[_Line]]:
     """Yield the lines of each conversation of a flat file; equal turns are one object."""
     lines: list[_Line] = []
-    known: dict[Turn, Turn] = {}
+    distinct: dict[Turn, Turn] = {}
     for number, content in enumerate(text_lines(path), start=1):
         if not content.strip():
             continue
         line = _flat_line(f"{path}:{number}", content)
         if lines and line.last <= lines[-1].last:
             yield lines
-            lines, known = [], {}
-        lines.append(line._replace(turns=tuple([known.setdefault(turn, turn) for turn in line.turns])))
+            lines, distinct = [], {}
+        lines.append(line._replace(turns=tuple([distinct.setdefault(turn, turn) for turn in line.turns])))
     if lines:
         yield lines
 

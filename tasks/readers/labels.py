@@ -8,18 +8,18 @@ the cells ``yes, no, yes`` become the label ``yes``; ``yes, no`` and an empty ce
 out.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
+from typing import Any
 
 from tasks.errors import BadRow
-from tasks.readers.rows import RawRow, column_name, column_names, kept_turns, quote
+from tasks.readers.rows import RawRow, kept_turns, quote
 from tasks.task import Answer, Example, Label, Task
 
 LISTED = "[]"  # the `separator` of class names in a list, as Python or JSON writes one
@@ -36,7 +36,7 @@ def relabel(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None = 
     A cell that should be a list and is none (one that was cut, say) counts as empty where empty labels are dropped.
     ``left_out`` counts the labels of rows that are left out.
     """
-    rename, dropped = label_names(task), column_names(task, "drop_labels")
+    rename, dropped = label_names(task), task.columns.get("drop_labels", ())
     is_list = task.label.separator == LISTED and "" in dropped
     for row in rows:
         if is_list and names_in_list(row.label) is None:
@@ -59,9 +59,8 @@ def label_names(task: Task) -> Callable[[str], str]:
 
     Of a cell with several names each is renamed; where the label is one class, that of the first listed name counts.
     """
-    names = task.columns.get("relabel")
-    table = {str(old): str(new) for old, new in names.items()} if isinstance(names, Mapping) else {}
-    rest, separator = column_name(task, "relabel_rest"), task.label.separator
+    table = {old: str(new) for old, new in task.columns.get("relabel", {}).items()}
+    rest, separator = task.columns.get("relabel_rest", ""), task.label.separator
     if not separator or not (table or rest):
         return lambda label: table.get(label, rest or label)
 
@@ -94,19 +93,17 @@ def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
             id = "the row's id" if task.dataset.private else f"id {quote(row.id)}"
             raise BadRow(f"{row.where}: {id} was used at {first[row.id]}; make ids unique")
         parts = (row.id, row.group, row.block, row.context[kept], row.text, answer(row), row.rationale, row.split)
-        checked.append(Example(*parts, row.after, _marks(answer, row)))
+        checked.append(Example(*parts, row.after, _marks(answer, row) if row.marks else ()))
     return checked, skipped
 
 
 def _marks(answer: Callable[[RawRow], Answer], row: RawRow) -> tuple[float | None, ...]:
     """What every annotator of a row answered: the index of a class, or a number; None for a gap."""
-    if not row.marks:
-        return ()
-    marks = [
+    marks: list[Any] = [
         answer(row._replace(label=mark, where=f"{row.where}, annotator {number}")) if mark else None
         for number, mark in enumerate(row.marks, start=1)
     ]
-    return tuple([mark for mark in marks if not isinstance(mark, tuple)])
+    return tuple(marks)
 
 
 def _answer_of(label: Label) -> Callable[[RawRow], Answer]:
@@ -151,13 +148,23 @@ def cell_of(separator: str, names: Iterable[str]) -> str:
 @lru_cache(maxsize=1 << 12)
 def names_in_list(cell: str) -> tuple[str, ...] | None:
     """The names in a cell that is a list as Python or JSON writes it, ``['warm', 'calm']``; None for another cell."""
-    if not (cell.startswith("[") and cell.endswith("]")):
-        return None
-    try:
-        value = ast.literal_eval(cell)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return None
+    value = value_of(cell) if cell.startswith("[") and cell.endswith("]") else None
     return tuple(map(str, value)) if isinstance(value, list) else None
+
+
+PLAIN = re.compile(r"\[(?:'[^'\"\\]*'(?:, '[^'\"\\]*')*)\]")  # texts without a quote or an escape in them
+NUMBER = re.compile(r"\[(0|[1-9][0-9]{0,17})\]", re.ASCII)
+
+
+def value_of(cell: str) -> object:
+    """What Python reads the cell as, or None; the usual lists are taken apart here, tens of times as fast as there."""
+    if PLAIN.fullmatch(cell) and cell.isprintable():
+        return cell[2:-2].split("', '")
+    if number := NUMBER.fullmatch(cell):
+        return [int(number[1])]
+    with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+        return ast.literal_eval(cell)
+    return None
 
 
 def label_text(label: Label, where: str, cells: Sequence[str]) -> str:
@@ -191,10 +198,9 @@ def number_of(label: Label, row: RawRow) -> float:
     _refuse_empty(label, row)
     text = row.label.replace(",", ".") if label.decimal == "," and "." not in row.label else row.label
     text = text.rstrip().removesuffix("%")  # 87% is 87
-    try:
+    value = math.nan
+    with suppress(ValueError):
         value = math.nan if label.decimal == "," and "." in row.label else float(text)
-    except ValueError:
-        value = math.nan
     if not math.isfinite(value):
         comma = not label.decimal and DECIMAL_COMMA.fullmatch(row.label)
         hint = 'write `decimal = ","` in the entry' if comma else "mend or remove the row"
@@ -251,9 +257,9 @@ class Annotators:
     def __init__(self, task: Task) -> None:
         """Start without rows."""
         self._task = task
-        self._rename, self._dropped = label_names(task), set(column_names(task, "drop_labels")) | {""}
+        self._rename, self._dropped = label_names(task), set(task.columns.get("drop_labels", ())) | {""}
         self._indices = {name: index for index, name in enumerate(task.label.classes)}
-        self._marks: list[list[str | float]] = []
+        self._marks: list[Sequence[str | float]] = []
         self._ties = self._most = 0
 
     def combine(self, rows: Iterable[RawRow]) -> Iterator[RawRow]:
@@ -268,27 +274,23 @@ class Annotators:
             self._most = len(every)
             named = [mark for mark in every if mark]
             if not named:
-                if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
+                if "" not in self._task.columns.get("drop_labels", ()) and not row.label.replace(UNIT, ""):
                     yield row._replace(label="")
                 continue
-            marks: list[str | float] = []
-            for mark in named:
-                if label.combine == "mean":
-                    marks.append(number_of(label, row._replace(label=mark)))
-                    continue
-                if label.classes:
-                    index_of(label, self._indices, row._replace(label=mark))
-                marks.append(mark)
-            self._marks.append(marks)
             if label.combine == "mean":
-                mean = repr(sum(float(mark) for mark in marks) / len(marks))
+                numbers = [number_of(label, row._replace(label=mark)) for mark in named]
+                self._marks.append(numbers)
+                mean = repr(sum(numbers) / len(numbers))
                 yield row._replace(label=mean.replace(".", label.decimal or "."), marks=every)
                 continue
-            first, *others = Counter(marks).most_common(2)
+            for mark in named if label.classes else ():
+                index_of(label, self._indices, row._replace(label=mark))
+            self._marks.append(named)
+            first, *others = Counter(named).most_common(2)
             if others and others[0][1] == first[1]:  # no label was given more often than any other
                 self._ties += 1
             else:
-                yield row._replace(label=str(first[0]), marks=every)
+                yield row._replace(label=first[0], marks=every)
 
     def notes(self, classes: Sequence[str]) -> list[str]:
         """How far the annotators agree, and how many rows have no majority; ordered classes count by their distance."""
@@ -299,7 +301,7 @@ class Annotators:
         several = [row for row in marks if len(row) > 1]
         value = krippendorff(several, is_number=is_number)
         alpha = "not defined" if value is None else f"{value:.2f}"
-        column = column_name(self._task, "annotator")
+        column = self._task.columns.get("annotator", "")
         columns = self._task.label.columns
         who = f"{self._most} annotators ({column})" if column else f"{len(columns)} annotators ({', '.join(columns)})"
         how = "interval" if is_number else "nominal"

@@ -22,19 +22,18 @@ gold. The rows of dev and gold belong together by their number: row 3 of the gol
 emotion of row 3 of dev.
 """
 
-from __future__ import annotations
-
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadEntry, BadRow
+from tasks.readers.labels import value_of
 from tasks.readers.raw import CACHED_FILES, Raw, read_raw, text_lines
-from tasks.readers.rows import RawRow, column_names, data_files, required_column, uses_fallback, whole_number
+from tasks.readers.rows import RawRow, data_files, required_column, uses_fallback, whole_number
 from tasks.readers.table import read_table
 from tasks.task import Task, Turn
 
@@ -42,6 +41,9 @@ ROLES = ("speaker", "listener")
 PARLAI_LABELS = ("is_reply", "is_question")
 PARLAI_LINE = re.compile(r"([1-9][0-9]*) (.+)")
 PERSONAS = ("your persona:", "partner's persona:")
+
+
+Turns = tuple[Turn, ...]
 
 
 class _Pair(NamedTuple):
@@ -61,18 +63,22 @@ def motivational(task: Task, data: Path) -> Iterator[RawRow]:
     for path in data_files(task, data):
         raw = read_table(task, path, (dialogue, "author", text, task.label.column))
         for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][0]):
-            lines = list(indices)
-            context: tuple[Turn, ...] = ()
-            for i in lines:
-                if raw.rows[i][1] not in ROLES:
-                    raise BadRow(f"{raw.where(i)}: author must be {' or '.join(ROLES)}; mend the row")
-            said = tuple(Turn(raw.rows[i][1], raw.rows[i][2]) for i in lines)
-            for place, i in enumerate(lines):
-                if said[place].speaker == "speaker":
-                    context = (said[place],)
+            lines, context = list(indices), Turns()
+            turns = _turns_of(raw, lines, 1, 2, "author")
+            for number, (i, turn) in enumerate(zip(lines, turns, strict=True), start=1):
+                if turn.speaker == "speaker":
+                    context = (turn,)
                     continue
-                parts = (raw.where(i), f"{id}:{place + 1}", id, id, context, said[place].text, raw.rows[i][3].strip())
-                yield RawRow(*parts, after=said[place + 1 :])
+                parts = (raw.where(i), f"{id}:{number}", id, id, context, turn.text, raw.rows[i][3].strip())
+                yield RawRow(*parts, after=turns[number:])
+
+
+def _turns_of(raw: Raw, lines: Sequence[int], role: int, text: int, title: str) -> Turns:
+    """The turns in these rows of a file, by the columns of role and text; BadRow for a role that is none."""
+    for i in lines:
+        if raw.rows[i][role] not in ROLES:
+            raise BadRow(f"{raw.where(i)}: {title} must be {' or '.join(ROLES)}; mend the row")
+    return tuple([Turn(raw.rows[i][role], raw.rows[i][text]) for i in lines])
 
 
 def parlai(task: Task, data: Path) -> Iterator[RawRow]:
@@ -89,7 +95,7 @@ def parlai(task: Task, data: Path) -> Iterator[RawRow]:
         chats = list(_chats(path))
         for number, chat in enumerate(chats):
             other = number ^ 1
-            said = tuple(Turn(*turn) for pair in chat for turn in zip(ROLES, pair[1:], strict=True))
+            turns = tuple(Turn(*turn) for pair in chat for turn in zip(ROLES, pair[1:], strict=True))
             for turn, pair in enumerate(chat):
                 if task.label.column == "is_question":
                     text, label = pair.reply.replace("?", " "), "?" in pair.reply
@@ -97,12 +103,10 @@ def parlai(task: Task, data: Path) -> Iterator[RawRow]:
                     partner = chats[other] if other < len(chats) else ()
                     label = turn % 2 == 0 or turn >= len(partner)
                     text = pair.reply if label else partner[turn].reply
-                context, after = said[2 * turn : 2 * turn + 1], said[2 * turn + 2 :]
-                id = f"{path.stem}:{number}:{turn}"
-                group = f"{path.stem}:{number}"
-                block = f"{path.stem}:{number // 2}"
-                if text.strip():
-                    parts = (pair.where, id, group, block, context, " ".join(text.split()), str(int(label)))
+                if text := " ".join(text.split()):
+                    group, block = f"{path.stem}:{number}", f"{path.stem}:{number // 2}"
+                    context, after = turns[2 * turn : 2 * turn + 1], turns[2 * turn + 2 :]
+                    parts = (pair.where, f"{group}:{turn}", group, block, context, text, str(int(label)))
                     yield RawRow(*parts, after=after)
 
 
@@ -161,14 +165,11 @@ def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
     dialogue_at, kind, actor, text_at = (raw.column(name) for name in (dialogue, "Type", "Actor", text))
     utterances = []
     for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][dialogue_at]):
-        said = [i for i in indices if raw.rows[i][kind] == "utterance"]
-        for i in said:
-            if raw.rows[i][actor] not in ROLES:
-                raise BadRow(f"{raw.where(i)}: Actor of an utterance must be {' or '.join(ROLES)}; mend the row")
-        turns = tuple([Turn(raw.rows[i][actor], raw.rows[i][text_at]) for i in said])
-        for place, i in enumerate(said):
-            parts = (raw.where(i), f"{id}:{place + 1}", id, id, turns[:place], turns[place].text, "")
-            utterances.append((i, RawRow(*parts, after=turns[place + 1 :])))
+        lines = [i for i in indices if raw.rows[i][kind] == "utterance"]
+        turns = _turns_of(raw, lines, actor, text_at, "Actor of an utterance")
+        for number, i in enumerate(lines, start=1):
+            parts = (raw.where(i), f"{id}:{number}", id, id, turns[: number - 1], turns[number - 1].text, "")
+            utterances.append((i, RawRow(*parts, after=turns[number:])))
     return utterances
 
 
@@ -179,8 +180,6 @@ TEST_COLUMNS = {"act_list": "type", "intent_list": "intent"}
 INDICES, SENTENCES = "labeled_question_idx", "utterance_split"
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 TURN_END = " \n "
-
-Turns = tuple[Turn, ...]
 
 
 def questions(task: Task, data: Path) -> Iterator[RawRow]:
@@ -204,13 +203,12 @@ def _full_rows(task: Task, path: Path) -> Iterator[RawRow]:
     for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][at[dialogue]]):
         lines = list(indices)
         numbers = [whole_number(raw.where(i), "utterance_idx", raw.rows[i][at["utterance_idx"]]) for i in lines]
-        situation = Turn("prompt", _with_commas(raw.rows[lines[0]][at[prompt]]))
-        turns = [situation]
+        turns = [Turn("prompt", _with_commas(raw.rows[lines[0]][at[prompt]]))]
         for i, number in zip(lines, numbers, strict=True):
             turns.append(Turn(ROLES[(number + 1) % 2], _with_commas(raw.rows[i][at[text]])))
-        for place, (i, number) in enumerate(zip(lines, numbers, strict=True), start=1):
+        for position, (i, number) in enumerate(zip(lines, numbers, strict=True), start=1):
             if raw.rows[i][at[INDICES]].strip():
-                around = tuple(turns[:place]), tuple(turns[place + 1 :])
+                around = tuple(turns[:position]), tuple(turns[position + 1 :])
                 yield from _turn_rows(task, raw, i, f"{id}:{number}", around, (label, source))
 
 
@@ -225,7 +223,7 @@ def _turn_rows(
     lists = [_list(raw, i, name) for name in (INDICES, *columns)]
     if len({len(column) for column in lists}) != 1:
         raise BadRow(f"{raw.where(i)}: {INDICES}, {columns[0]} and {columns[1]} differ in length; get the file again")
-    wanted = column_names(task, "label_sources")
+    wanted = task.columns.get("label_sources", ())
     for number, (index, label, source) in enumerate(zip(*lists, strict=True)):
         if not isinstance(index, int) or not 0 <= index < len(sentences):
             raise BadRow(f"{raw.where(i)}: {INDICES} names a sentence that {SENTENCES} lacks; get the file again")
@@ -251,7 +249,7 @@ def _test_rows(task: Task, path: Path) -> Iterator[RawRow]:
         yield _question(raw.where(i), name, context, " ".join(opening), question, cells[label].strip())
 
 
-def _question(where: str, name: str, context: tuple[Turn, ...], opening: str, question: str, label: str) -> RawRow:
+def _question(where: str, name: str, context: Turns, opening: str, question: str, label: str) -> RawRow:
     """The row of a question, after what the listener said in the same turn (may be nothing)."""
     dialogue = name.rsplit(":", 2)[0]
     context = (*context, Turn("listener", opening)) if opening else context
@@ -260,27 +258,9 @@ def _question(where: str, name: str, context: tuple[Turn, ...], opening: str, qu
 
 def _list(raw: Raw, i: int, column: str) -> list[object]:
     """A cell that holds a list as Python prints it; BadRow otherwise."""
-    value = value_of(raw.rows[i][raw.column(column)])
-    if not isinstance(value, list):
-        raise BadRow(f"{raw.where(i)}: {column} holds no list; get the file again")
-    return value
-
-
-PLAIN = re.compile(r"\[(?:'[^'\"\\]*'(?:, '[^'\"\\]*')*)\]")  # texts without a quote or an escape in them
-NUMBER = re.compile(r"\[(0|[1-9][0-9]{0,17})\]", re.ASCII)
-
-
-def value_of(cell: str) -> object:
-    """What Python reads the cell as, or None; the usual lists are taken apart here, tens of times as fast as there."""
-    if PLAIN.fullmatch(cell) and cell.isprintable():
-        return cell[2:-2].split("', '")
-    if number := NUMBER.fullmatch(cell):
-        return [int(number[1])]
-    try:
-        value: object = ast.literal_eval(cell)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        value = None
-    return value
+    if isinstance(value := value_of(raw.rows[i][raw.column(column)]), list):
+        return value
+    raise BadRow(f"{raw.where(i)}: {column} holds no list; get the file again")
 
 
 def _with_commas(text: str) -> str:
@@ -290,17 +270,6 @@ def _with_commas(text: str) -> str:
 
 ESSAY_GOLD = {"empathy": 0, "distress": 1, "emotion": 2}
 TURN_GOLD = {"EmotionalPolarity": 0, "Emotion": 1, "Empathy": 2}
-
-
-class _NumberedTurn(NamedTuple):
-    """One turn of a conversation, before its context is known."""
-
-    conversation: str
-    turn: int
-    block: str
-    text: str
-    label: str
-    where: str
 
 
 def wassa_essays(task: Task, data: Path) -> list[RawRow]:
@@ -321,38 +290,30 @@ def wassa_turns(task: Task, data: Path) -> list[RawRow]:
     In the files the rows are in no order. Two people take turns, the speaker first, whatever number a conversation
     starts with.
     """
-    group, block = required_column(task, "group"), required_column(task, "block")
-    turns = [
-        _NumberedTurn(
-            conversation=str(whole_number(where, group, cells[group])),
-            turn=whole_number(where, "turn_id", cells["turn_id"]),
-            block=str(whole_number(where, block, cells[block])),
-            text=cells[required_column(task, "text")],
-            label=label.strip(),
-            where=where,
-        )
-        for where, cells, label in _labelled(task, data, TURN_GOLD)
-    ]
-    turns.sort(key=lambda turn: (int(turn.conversation), turn.turn))
+    text, names = (
+        required_column(task, "text"),
+        (required_column(task, "group"), "turn_id", required_column(task, "block")),
+    )
+    numbered: dict[int, list[tuple[int, RawRow]]] = {}
+    for where, cells, label in _labelled(task, data, TURN_GOLD):
+        group, number, block = (whole_number(where, name, cells[name]) for name in names)
+        row = RawRow(where, f"{group}:{number}", str(group), str(block), (), cells[text], label.strip())
+        numbered.setdefault(group, []).append((number, row))
     rows = []
-    for _, of_conversation in groupby(turns, key=lambda turn: turn.conversation):
-        numbered = list(of_conversation)
-        spoken = tuple(Turn(ROLES[place % 2], turn.text) for place, turn in enumerate(numbered))
-        for place, turn in enumerate(numbered):
-            id = f"{turn.conversation}:{turn.turn}"
-            parts = (turn.where, id, turn.conversation, turn.block, spoken[:place], turn.text, turn.label)
-            rows.append(RawRow(*parts, after=spoken[place + 1 :]))
+    for _, of_group in sorted(numbered.items()):
+        ordered = [row for _, row in sorted(of_group, key=itemgetter(0))]
+        turns = tuple(Turn(ROLES[i % 2], row.text) for i, row in enumerate(ordered))
+        rows += [row._replace(context=turns[:i], after=turns[i + 1 :]) for i, row in enumerate(ordered)]
     return rows
 
 
 def wassa_people(task: Task, data: Path) -> dict[str, str]:
     """Who wrote each row of these tasks, by row id: people wrote essays and took part in several conversations."""
     is_turn = task.label.column in TURN_GOLD
-    ids = (task.columns["group"], "turn_id") if is_turn else ("essay_id",)
-    gold = TURN_GOLD if is_turn else ESSAY_GOLD
+    ids = (required_column(task, "group"), "turn_id") if is_turn else ("essay_id",)
     return {
-        ":".join(str(whole_number(where, str(name), cells[str(name)])) for name in ids): cells["speaker_id"].strip()
-        for where, cells, _ in _labelled(task, data, gold)
+        ":".join(str(whole_number(where, name, cells[name])) for name in ids): cells["speaker_id"].strip()
+        for where, cells, _ in _labelled(task, data, TURN_GOLD if is_turn else ESSAY_GOLD)
     }
 
 

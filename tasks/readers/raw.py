@@ -6,15 +6,14 @@ the memory as long as those columns are not. Typed and nested values become cell
 with the cells ``My dog died.``, ``2`` and an empty one.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -54,8 +53,8 @@ class Raw:
 
     def cells(self, name: str) -> list[str]:
         """The cells of a column without the space around them."""
-        place = self.column(name)
-        return [cells[place].strip() for cells in self.rows]
+        position = self.column(name)
+        return [cells[position].strip() for cells in self.rows]
 
     def ids(self, name: str = "") -> list[str]:
         """The ids of rows: the column of this name, or ``id``, or else their numbers from 0."""
@@ -65,31 +64,17 @@ class Raw:
 
     def numbers(self, name: str, low: float, high: float, hint: str) -> list[float]:
         """The numbers of a column, NaN where its cell is empty; BadRow for what is none from ``low`` to ``high``."""
-        return [self._number(row, name, cell, (low, high), hint) for row, cell in enumerate(self.cells(name))]
-
-    def _number(self, row: int, name: str, cell: str, ends: tuple[float, float], hint: str) -> float:
-        if not cell:
-            return math.nan
-        try:
-            value = float(cell)
-        except ValueError:
+        values = []
+        for row, cell in enumerate(self.cells(name)):
             value = math.nan
-        low, high = ends
-        if low <= value <= high and math.isfinite(value):
-            return value
-        shown = repr(harmless(cell)) if len(cell) <= LONGEST_NAME and " " not in cell else "a text"
-        to = f" to {high:g}" if math.isfinite(high) else ""
-        raise BadRow(f"{self.where(row)}: {name} {shown} is no number from {low:g}{to}; {hint}")
-
-
-def picker(path: Path, header: Cells, wanted: Cells | None) -> tuple[Cells, Callable[[Sequence[str]], Cells]]:
-    """The columns that are kept, and a function that picks their cells out of a record."""
-    if wanted is None or wanted == header:
-        return header, tuple
-    positions = [position(path, header, name) for name in wanted]
-    if len(positions) < 2:
-        return wanted, lambda cells: tuple(cells[i] for i in positions)
-    return wanted, itemgetter(*positions)
+            with suppress(ValueError):
+                value = float(cell)
+            if cell and not (low <= value <= high and math.isfinite(value)):
+                shown = repr(harmless(cell)) if len(cell) <= LONGEST_NAME and " " not in cell else "a text"
+                to = f" to {high:g}" if math.isfinite(high) else ""
+                raise BadRow(f"{self.where(row)}: {name} {shown} is no number from {low:g}{to}; {hint}")
+            values.append(value)
+        return values
 
 
 def position(path: Path, header: Cells, name: str) -> int:
@@ -102,11 +87,9 @@ def position(path: Path, header: Cells, name: str) -> int:
 
 def check_header(path: Path, header: Sequence[str]) -> None:
     """Refuse a header that names a column twice; several without a name are what spreadsheets leave."""
-    seen: set[str] = set()
-    for name in header:
-        if name and name in seen:
+    for name, count in Counter(header).items():
+        if name and count > 1:
             raise BadRow(f"{path}:1: column {name!r} occurs twice; rename one of them")
-        seen.add(name)
 
 
 def value_at(record: Mapping[str, object], name: str) -> object:
@@ -174,7 +157,7 @@ def tabulate(
     All columns are those of the flattened records. BadRow when a wanted one is neither among the file's own ``columns``
     nor in any record.
     """
-    known = dict.fromkeys(columns if wanted else ())  # columns of the file, as far as they are known yet
+    header = dict.fromkeys(columns if wanted else ())  # of the file, as far as it has been read
     missing = set(wanted or ()) - set(columns)  # wanted ones that no record has had yet
     kept: list[dict[str, str]] = []
     lines: list[int] = []
@@ -182,22 +165,22 @@ def tabulate(
         for line, record in records:
             if wanted is None:
                 row = {name: text_of(value) for name, value in flatten(record).items()}
-                known.update(dict.fromkeys(row))
+                header.update(dict.fromkeys(row))
             else:
                 row = {name: cell(f"{path}:{line}", name, value_at(record, name)) for name in wanted}
                 if missing:
-                    names = flatten(record)
-                    missing -= {name for name in missing if name in names or value_at(record, name) is not None}
-                    known.update(dict.fromkeys(names))
+                    flat = flatten(record)
+                    missing -= {name for name in missing if name in flat or value_at(record, name) is not None}
+                    header.update(dict.fromkeys(flat))
             kept.append(row)
             lines.append(line)
     except RecursionError:
         raise BadRow(f"{path}:{lines[-1] + 1 if lines else 1}: values nested too deeply; flatten them") from None
     for name in wanted or ():
         if name in missing:
-            position(path, tuple(known), name)
-    header = tuple(known) if wanted is None else wanted
-    return header, [tuple(row.get(name, "") for name in header) for row in kept], lines
+            position(path, tuple(header), name)
+    names = tuple(header) if wanted is None else wanted
+    return names, [tuple(row.get(name, "") for name in names) for row in kept], lines
 
 
 def _names_in(column: str, value: Mapping[str, object] | list[object]) -> Iterator[str]:
@@ -230,7 +213,11 @@ def from_delimited(path: Path, file: TextIO, wanted: Cells | None, dialect: Dial
         raise BadRow(f"{path}:1: the file is empty; get it again")
     header = tuple(first[1]) if dialect.has_header else tuple(str(i) for i in range(len(first[1])))
     check_header(path, header)
-    kept, pick = picker(path, header, wanted)
+    kept = header if wanted is None else wanted
+    pick: Callable[[Sequence[str]], Cells] = tuple
+    if kept != header:
+        positions = [position(path, header, name) for name in kept]
+        pick = itemgetter(*positions) if len(positions) > 1 else lambda cells: tuple([cells[i] for i in positions])
     rows, lines = [], array("Q")
     for line, cells in records if dialect.has_header else chain([first], records):
         if len(cells) != len(header):
@@ -271,10 +258,10 @@ NESTED = ("objects", "lists")
 AS_TURNS = 'write reader = "turns" and name with `dialogues` and `turns` where they are'
 
 
-def from_lines(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
+def from_lines(path: Path, lines: Iterable[str], wanted: Cells | None) -> Raw:
     """Cells of a file with one JSON object a line; a key that an object lacks is an empty cell."""
-    objects = ((number, _object(path, number, line)) for number, line in enumerate(file, start=1) if line.strip())
-    return Raw(path, *_encodable(path, tabulate(path, objects, wanted)))
+    objects = ((number, _object(path, number, line)) for number, line in enumerate(lines, start=1) if line.strip())
+    return _from_objects(path, objects, wanted)
 
 
 def from_array(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
@@ -285,12 +272,21 @@ def from_array(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
             f"{path}: an array of more than {MOST_CHARACTERS:,} characters; write one object a line, as .jsonl"
         )
     if text.lstrip().startswith("["):
-        return Raw(path, *_encodable(path, tabulate(path, _items(path, text), wanted)))
+        return _from_objects(path, _items(path, text), wanted)
     if shape := nested_shape(text):
         raise BadRow(f"{path}:1: {shape}, and rows are a list of objects, or one object a line; dialogues: {AS_TURNS}")
-    lines = enumerate(text.split("\n"), start=1)
-    objects = ((number, _object(path, number, line)) for number, line in lines if line.strip())
-    return Raw(path, *_encodable(path, tabulate(path, objects, wanted)))
+    return from_lines(path, text.split("\n"), wanted)
+
+
+def _from_objects(path: Path, objects: Iterable[tuple[int, Mapping[str, object]]], wanted: Cells | None) -> Raw:
+    """The cells of objects and their lines; BadRow for half a surrogate pair, which is no text."""
+    header, rows, lines = tabulate(path, objects, wanted)
+    for line, cells in zip((1, *lines), (header, *rows), strict=True):
+        try:
+            "".join(cells).encode()
+        except UnicodeError:
+            raise BadRow(f"{path}:{line}: not valid JSON lines: needs one JSON object of valid text a line") from None
+    return Raw(path, header, rows, lines)
 
 
 def nested_shape(text: str) -> str:
@@ -309,9 +305,9 @@ def in_words(value: object) -> str:
     if not isinstance(value, dict | list):
         return "a single value"
     inner = list(value.values()) if isinstance(value, dict) else value
-    what = _kind_of(inner)
-    of = f" of {_kind_of(inner[0])}" if what == "lists" else ""
-    return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(inner)} {what}{of}"
+    kind = _kind_of(inner)
+    of = f" of {_kind_of(inner[0])}" if kind == "lists" else ""
+    return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(inner)} {kind}{of}"
 
 
 def _kind_of(values: Sequence[object]) -> str:
@@ -365,17 +361,6 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     return value
 
 
-def _encodable(path: Path, table: tuple[Cells, list[Cells], list[int]]) -> tuple[Cells, list[Cells], list[int]]:
-    """The same header, rows and lines; BadRow for half a surrogate pair, which is no text."""
-    header, rows, lines = table
-    for line, cells in zip((1, *lines), (header, *rows), strict=True):
-        try:
-            "".join(cells).encode()
-        except UnicodeError:
-            raise BadRow(f"{path}:{line}: not valid JSON lines: needs one JSON object of valid text a line") from None
-    return header, rows, lines
-
-
 BATCH_ROWS = 1024
 COLUMNAR = (".parquet", ".arrow")
 
@@ -389,14 +374,10 @@ def from_columns(path: Path, wanted: Cells | None) -> Raw:
         with _batches(path, wanted) as (columns, batches):
             records = enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
             header, rows, _ = tabulate(path, records, wanted, columns)
-    except RecursionError as error:
-        raise _damage_error(path, name, error) from None
-    except OSError as error:
-        if error.errno is not None:  # the disk's own fault; without a number it is pyarrow's word for damage
+    except (OSError, RecursionError, pa.ArrowException, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # without a number it is pyarrow's word for damage
             raise unreadable(path, error) from None
-        raise _damage_error(path, name, error) from None
-    except (pa.ArrowException, UnicodeError) as error:
-        raise _damage_error(path, name, error) from None
+        raise BadRow(f"{path}: not a readable {name} file ({type(error).__name__}); write it again") from None
     return Raw(path, header, rows, range(1, len(rows) + 1))
 
 
@@ -437,10 +418,6 @@ def _needed_columns(path: Path, header: Cells, wanted: Cells | None) -> list[str
         return list(header)
     needed = [name if name in header else name.partition(".")[0] for name in wanted]
     return list(dict.fromkeys(needed)) if set(needed) <= set(header) else list(header)
-
-
-def _damage_error(path: Path, name: str, error: Exception) -> BadRow:
-    return BadRow(f"{path}: not a readable {name} file ({type(error).__name__}); write it again")
 
 
 JSON_LINES = (".jsonl", ".ndjson")

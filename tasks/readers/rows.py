@@ -4,9 +4,7 @@
 a column; ``val``, ``valid`` and ``dev`` are the validation set.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -53,7 +51,7 @@ def data_files(task: Task, data: Path) -> list[Path]:
     if not missing:
         return [data_path(task, name, data) for name in task.files]
     if uses_fallback(task, data):
-        return [data_path(task, name, data) for name in column_names(task, "fallback_files")]
+        return [data_path(task, name, data) for name in task.columns.get("fallback_files", ())]
     how = task.dataset.access or "put the file there or correct `files` in the entry"
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
     raise MissingData(f"{task.id}: no file {missing[0]}{more}; {how}")
@@ -70,7 +68,7 @@ def refuse_folder(path: Path) -> None:
 
 def uses_fallback(task: Task, data: Path) -> bool:
     """Whether the task is read from its fallback files: they are all there, and its ``files`` are not."""
-    fallback = column_names(task, "fallback_files")
+    fallback = task.columns.get("fallback_files", ())
     return bool(fallback) and bool(_absent(task, task.files, data)) and not _absent(task, fallback, data)
 
 
@@ -80,12 +78,12 @@ def data_path(task: Task, name: str, data: Path) -> Path:
     BadEntry for a link beside the entry that leads elsewhere: entries may come from others, a data folder does not.
     """
     home = Path(task.entry_file).parent
-    beside = home / name
-    if not name.startswith(BESIDE) and ((data / name).is_file() or not (task.entry_file and beside.is_file())):
+    path = home / name
+    if not name.startswith(BESIDE) and ((data / name).is_file() or not (task.entry_file and path.is_file())):
         return data / name
-    if not beside.resolve().is_relative_to(home.resolve().parent):
-        raise BadEntry(f"{beside}: a link that leads elsewhere; put the file itself there, or below the data folder")
-    return beside
+    if not path.resolve().is_relative_to(home.resolve().parent):
+        raise BadEntry(f"{path}: a link that leads elsewhere; put the file itself there, or below the data folder")
+    return path
 
 
 def _absent(task: Task, names: Iterable[str], data: Path) -> list[Path]:
@@ -93,15 +91,9 @@ def _absent(task: Task, names: Iterable[str], data: Path) -> list[Path]:
     return [path for name in names if not (path := data_path(task, name, data)).is_file()]
 
 
-def column_name(task: Task, name: str) -> str:
+def column_of(task: Task, role: str) -> str:
     """The raw column with a role (text, group, ...) in this task, or an empty string."""
-    return str(task.columns.get(name, ""))
-
-
-def column_names(task: Task, name: str) -> tuple[str, ...]:
-    """The entry's list of that name; an empty one when it has none."""
-    columns = task.columns.get(name)
-    return tuple(str(column) for column in columns) if isinstance(columns, tuple) else ()
+    return str(task.columns.get(role, ""))
 
 
 def kept_turns(history: str | int) -> slice:
@@ -121,10 +113,10 @@ def whole_number(where: str, column: str, cell: str) -> int:
 
 
 def required_column(task: Task, name: str) -> str:
-    """Like column_name, but BadEntry when the entry does not name it."""
+    """Like ``column_of``, but BadEntry when the entry does not name it."""
     if name not in task.columns:
         raise BadEntry(f"{task.entry_file}: reader {task.reader!r} needs `{name}`; add it to the entry")
-    return column_name(task, name)
+    return column_of(task, name)
 
 
 def quote(value: str) -> str:
@@ -142,9 +134,9 @@ SETS = {
 def sets_of_files(task: Task) -> Sequence[str]:
     """The set of each of the task's files, empty without ``split_files``; BadEntry where they do not fit ``files``."""
     table = task.columns.get("split_files")
-    if not isinstance(table, Mapping):
+    if table is None:
         return [""] * len(task.files)
-    if column_name(task, "split_column"):
+    if task.columns.get("split_column"):
         raise BadEntry(f"{task.entry_file}: `split_files` and `split_column` both name sets; keep one of them")
     sets = ", ".join(SETS)
     named: dict[object, str] = {}
@@ -166,8 +158,6 @@ def set_of_cell(task: Task, where: str, cell: str) -> str:
     """The set that a cell of ``split_column`` names, in upper or lower case; an empty cell names none; else BadRow."""
     name = cell.strip().casefold()
     if name and name not in SETS:
-        column = column_name(task, "split_column")
-        raise BadRow(
-            f"{where}: {column} {quote(cell.strip())} is no set; sets are {', '.join(SETS)}, or empty for none"
-        )
+        cell = f"{column_of(task, 'split_column')} {quote(cell.strip())}"
+        raise BadRow(f"{where}: {cell} is no set; sets are {', '.join(SETS)}, or empty for none")
     return SETS.get(name, "")

@@ -1,14 +1,13 @@
 """Files as streams of bytes or text, compressed ones too: nothing is unpacked onto the disk or beyond a limit."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol, TextIO, TypeVar
 
@@ -28,6 +27,15 @@ def unreadable(path: Path, error: OSError) -> BadRow:
     return BadRow(f"{path}: cannot be read ({error.strerror or error}); check the file, its permissions and its disk")
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Within it, what keeps the file from being read is an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
 def inner_name(path: Path) -> str:
     """The name of the file without compression: of a zip archive that of its only member; BadRow if it has others."""
     ending = path.suffix.lower()
@@ -36,55 +44,44 @@ def inner_name(path: Path) -> str:
     if ending != ".zip":
         return path.stem
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _reading(path), zipfile.ZipFile(path) as archive:
             return PurePosixPath(_only_member(path, archive).filename).name
-    except OSError as error:
-        raise unreadable(path, error) from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise _damage_error(path, error) from None
 
 
 def open_bytes(path: Path) -> BinaryIO:
     """The file's content, decompressed by its ending; BadRow from here or a read when it cannot be."""
-    try:
+    with _reading(path):
         file = path.open("rb")
-    except OSError as error:
-        raise unreadable(path, error) from None
-    if path.suffix.lower() not in COMPRESSED:
-        return file
-    try:
-        return io.BufferedReader(_UnpackedFile(path, file), CHUNK_BYTES)
-    except OSError as error:
-        file.close()
-        raise unreadable(path, error) from None
-    except BadRow:
-        file.close()
-        raise
+        if path.suffix.lower() not in COMPRESSED:
+            return file
+        try:
+            return io.BufferedReader(_UnpackedFile(path, file), CHUNK_BYTES)
+        except (OSError, BadRow):
+            file.close()
+            raise
 
 
 def read_text(path: Path, encoding: str, newline: str, parse: Callable[[TextIO], T]) -> T:
     """What ``parse`` makes of the open file, less its byte order mark; BadRow names the line that does not decode."""
     name = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
     try:
-        with _open_text(path, name, newline) as file:
+        with _reading(path), _open_text(path, name, newline) as file:
             return parse(file)
     except UnicodeError:
         line = _undecodable_line(path, name)
-    except OSError as error:
-        raise unreadable(path, error) from None
     raise BadRow(f"{path}:{line}: not {encoding}; set the entry's `encoding` (cp1252 is a common one)")
 
 
 def decodes(path: Path, encoding: str) -> bool:
     """Whether the whole file is text in this encoding; BadRow when it cannot be read."""
     try:
-        with _open_text(path, encoding, "") as file:
+        with _reading(path), _open_text(path, encoding, "") as file:
             while file.read(CHUNK_BYTES):
                 pass
     except UnicodeError:
         return False
-    except OSError as error:
-        raise unreadable(path, error) from None
     return True
 
 
@@ -198,7 +195,8 @@ class _Xz:
 
 def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     """The one file in an archive, besides folders and what macOS adds; BadRow if there are none or several."""
-    members = [file for file in archive.infolist() if not (file.is_dir() or file.filename.startswith("__MACOSX/"))]
+    files = (file for file in archive.infolist() if not file.filename.endswith("/"))  # a damaged one has no name at all
+    members = [file for file in files if not file.filename.startswith("__MACOSX/")]
     if len(members) != 1:
         raise BadRow(f"{path}: an archive of {len(members)} files; one is read, so unpack it and name the files")
     return members[0]

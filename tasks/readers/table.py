@@ -11,8 +11,6 @@ is for labels of one's own of a table without ids, by the numbers of its rows. `
 which one has a text and the other its label in every line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +20,7 @@ from tasks.readers.labels import LISTED, UNIT, cell_of, label_text, names_betwee
 from tasks.readers.raw import Cells, ListColumn, Raw, read_raw, text_lines
 from tasks.readers.rows import (
     RawRow,
-    column_name,
-    column_names,
+    column_of,
     data_files,
     quote,
     required_column,
@@ -45,7 +42,7 @@ def table(task: Task, data: Path) -> Iterator[RawRow]:
     one of several labels (``combine = "union"``), the rows of one item become one row.
     """
     rows = _of_files(task, data)
-    return _by_item(task, rows) if column_name(task, "annotator") or task.label.combine == "union" else rows
+    return _by_item(task, rows) if task.columns.get("annotator") or task.label.combine == "union" else rows
 
 
 def _of_files(task: Task, data: Path) -> Iterator[RawRow]:
@@ -53,7 +50,7 @@ def _of_files(task: Task, data: Path) -> Iterator[RawRow]:
     number = 0
     sets = sets_of_files(task)
     if uses_fallback(task, data):
-        sets = [""] * len(column_names(task, "fallback_files"))
+        sets = [""] * len(task.columns.get("fallback_files", ()))
     for path, split in zip(data_files(task, data), sets, strict=True):
         raw = read_table(task, path, wanted_columns(task))
         yield from _rows(task, raw, number, seen, split, _labels(task, raw))
@@ -68,9 +65,9 @@ def _by_item(task: Task, rows: Iterable[RawRow]) -> Iterator[RawRow]:
     """
     items: dict[object, list[RawRow]] = {}
     for row in rows:
-        items.setdefault(row.id if column_name(task, "row_id") else (row.context, row.text), []).append(row)
+        items.setdefault(row.id if task.columns.get("row_id") else (row.context, row.text), []).append(row)
     annotators = sorted({mark for of_item in items.values() for row in of_item for mark in row.marks})
-    says_group = bool(column_name(task, "group"))
+    says_group = bool(task.columns.get("group"))
     for of_item in items.values():
         first = of_item[0]
         for row in of_item:
@@ -94,8 +91,8 @@ def _by_item(task: Task, rows: Iterable[RawRow]) -> Iterator[RawRow]:
 
 def read_table(task: Task, path: Path, columns: tuple[str, ...]) -> Raw:
     """Some columns of one of the task's files, with the encoding, delimiter and escape of its entry."""
-    encoding = column_name(task, "encoding") or "utf-8"
-    delimiter, escape = column_name(task, "delimiter"), column_name(task, "escape")
+    encoding = task.columns.get("encoding") or "utf-8"
+    delimiter, escape = task.columns.get("delimiter", ""), task.columns.get("escape", "")
     return read_raw(path, columns=columns, encoding=encoding, delimiter=delimiter, escape=escape)
 
 
@@ -106,8 +103,8 @@ def wanted_columns(task: Task) -> tuple[str, ...]:
 
 def _unlabelled_columns(task: Task) -> tuple[str, ...]:
     """Those without the label's."""
-    parts = (column_name(task, part) for part in ("text", *OPTIONAL, "annotator"))
-    return (*filter(None, parts), *column_names(task, "unique_by"), *column_names(task, "annotators"))
+    parts = (column_of(task, part) for part in ("text", *OPTIONAL, "annotator"))
+    return (*filter(None, parts), *task.columns.get("unique_by", ()), *task.columns.get("annotators", ()))
 
 
 def label_columns(task: Task) -> tuple[str, ...]:
@@ -118,7 +115,7 @@ def label_columns(task: Task) -> tuple[str, ...]:
 
 def _marks_at(task: Task, raw: Raw) -> list[int]:
     """Where the columns of annotators beside the label stand, or that of their names; nowhere without either."""
-    names = column_names(task, "annotators") or filter(None, [column_name(task, "annotator")])
+    names = task.columns.get("annotators") or filter(None, [column_of(task, "annotator")])
     return [raw.column(name) for name in names]
 
 
@@ -135,9 +132,9 @@ def _rows(
     task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: str, label_of: _LabelOf
 ) -> Iterator[RawRow]:
     """Yield one file's rows that are not in ``seen`` yet; ``split`` is the published set that the file is."""
-    unique, marks = [raw.column(name) for name in column_names(task, "unique_by")], _marks_at(task, raw)
-    text = raw.column(column_name(task, "text"))
-    names = (column_name(task, part) for part in OPTIONAL)
+    unique, marks = [raw.column(name) for name in task.columns.get("unique_by", ())], _marks_at(task, raw)
+    text = raw.column(column_of(task, "text"))
+    names = (column_of(task, part) for part in OPTIONAL)
     context, group, block, row_id, rationale, set_at = (raw.column(name) if name else None for name in names)
     for index, cells in enumerate(raw.rows):
         if unique:
@@ -171,8 +168,11 @@ def joined(task: Task, data: Path) -> Iterator[RawRow]:
         raise BadEntry(f"{task.entry_file}: reader 'joined' needs files = [labels, texts], got {len(task.files)}")
     labels_file, texts_file = data_files(task, data)
     key = required_column(task, "row_id")
-    texts = _texts(task, texts_file, key)
-    labels = read_table(task, labels_file, (key, *label_columns(task), *column_names(task, "annotators")))
+    raw, texts = read_table(task, texts_file, (key, required_column(task, "text"))), dict[str, str]()
+    for index, (id, text) in enumerate(raw.rows):
+        if texts.setdefault(id.strip(), text) is not text:
+            raise BadRow(f"{raw.where(index)}: {key} occurs a second time; keep one of the rows")
+    labels = read_table(task, labels_file, (key, *label_columns(task), *task.columns.get("annotators", ())))
     if labels.rows and not any(cells[0].strip() in texts for cells in labels.rows):
         raise BadRow(
             f"{texts_file}: none of the {len(labels.rows)} ids of {labels_file.name} is in its column {key!r}; "
@@ -183,16 +183,6 @@ def joined(task: Task, data: Path) -> Iterator[RawRow]:
         id, where = cells[0].strip(), labels.where(index)
         answer = label_text(task.label, where, [cells[i] for i in label])
         yield RawRow(where, id, id, id, (), texts.get(id, ""), answer, marks=tuple([cells[i].strip() for i in marks]))
-
-
-def _texts(task: Task, file: Path, key: str) -> dict[str, str]:
-    """Text by id; BadRow when an id recurs."""
-    raw = read_table(task, file, (key, required_column(task, "text")))
-    texts: dict[str, str] = {}
-    for index, (id, text) in enumerate(raw.rows):
-        if texts.setdefault(id.strip(), text) is not text:
-            raise BadRow(f"{raw.where(index)}: {key} occurs a second time; keep one of the rows")
-    return texts
 
 
 def aligned(task: Task, data: Path) -> Iterator[RawRow]:
@@ -206,7 +196,7 @@ def aligned(task: Task, data: Path) -> Iterator[RawRow]:
         raise BadEntry(
             f"{task.entry_file}: reader 'aligned' needs files = [texts, labels, ...], pairs of a set, got {len(files)}"
         )
-    encoding = column_name(task, "encoding") or "utf-8"
+    encoding = task.columns.get("encoding") or "utf-8"
     for texts_file, labels_file, split in zip(files[::2], files[1::2], sets[::2], strict=True):
         texts, labels = text_lines(texts_file, encoding), text_lines(labels_file, encoding)
         if len(texts) != len(labels):
@@ -214,9 +204,10 @@ def aligned(task: Task, data: Path) -> Iterator[RawRow]:
                 f"{labels_file}:{len(labels)}: {len(labels):,} labels for the {len(texts):,} texts of "
                 f"{texts_file.name}; get the files again"
             )
+        name, file = f"{texts_file.parent.name}/{texts_file.stem}", str(texts_file)
         for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
-            id = f"{texts_file.parent.name}/{texts_file.stem}:{number}"
-            yield RawRow(f"{texts_file}:{number + 1}", id, id, id, (), text, label.strip(), split=split)
+            id = f"{name}:{number}"
+            yield RawRow(f"{file}:{number + 1}", id, id, id, (), text, label.strip(), split=split)
 
 
 def numbered(task: Task, data: Path) -> Iterator[RawRow]:
@@ -230,15 +221,15 @@ def numbered(task: Task, data: Path) -> Iterator[RawRow]:
         raise BadEntry(f"{task.entry_file}: reader 'numbered' needs files = [labels, texts], got {len(task.files)}")
     labels_file, texts_file = data_files(task, data)
     key = required_column(task, "row_id")
-    task = replace(task, columns={name: value for name, value in task.columns.items() if name != "row_id"})
+    columns = task.columns.copy()
+    del columns["row_id"]
+    task = replace(task, columns=columns)
     texts = read_table(task, texts_file, _unlabelled_columns(task))
     labels = _numbered_labels(task, labels_file, key, texts_file, len(texts.rows))
-    for row in _rows(task, texts, 0, set(), "", lambda index, _: labels.get(index, _UNLABELLED)[1]):
+    for row in _rows(task, texts, 0, set(), "", lambda *_: ""):
         if int(row.id) in labels:
-            yield row._replace(where=labels[int(row.id)][0])
-
-
-_UNLABELLED = "", ""
+            where, label = labels[int(row.id)]
+            yield row._replace(where=where, label=label)
 
 
 def _numbered_labels(task: Task, file: Path, key: str, texts: Path, count: int) -> dict[int, tuple[str, str]]:

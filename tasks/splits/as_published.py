@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tasks.errors import BadEntry, BadInput, BadRow
 from tasks.fields import OneOf, check_table, record_of, written_fields
 from tasks.readers.raw import read_raw
-from tasks.readers.rows import SETS, column_name, data_files
+from tasks.readers.rows import SETS, data_files
 from tasks.readers.table import read_table
 from tasks.splits.clean import NAMES, Parts, block_hashes, check_filled, clean, missing_classes
 from tasks.task import Example, Task
@@ -90,8 +90,13 @@ def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | No
     named, complete, warnings = _named_sets(task, data, rows, published, file) if file else ({}, (), [])
     filled, more = _with_the_rest(task, rows, published, named)
     sets = {name: tuple(row for row in rows if name in filled.get(row.id, ())) for name in NAMES}
+    return _parts(task, sets, [*warnings, *more], complete)
+
+
+def _parts(task: Task, sets: dict[str, tuple[Example, ...]], warnings: list[str], complete: tuple[str, ...]) -> Parts:
+    """The sets, with warnings of what leaks and what classes they lack; BadInput for an empty one."""
     check_filled(task, list(sets.values()))
-    warnings += more + _leaks(sets["train"], sets["test"]) + missing_classes(task, sets)
+    warnings += _leaks(sets["train"], sets["test"]) + missing_classes(task, sets)
     return Parts(sets["train"], sets["validation"], sets["test"], tuple(warnings), complete)
 
 
@@ -106,11 +111,9 @@ def _official(task: Task, rows: Sequence[Example]) -> Parts:
         sets["train"] = tuple(compress(sets["train"], is_kept))
         complete = ("test",)
         warnings.append("approximate: the data name no validation set; a tenth of train's groups is drawn for it")
-    check_filled(task, list(sets.values()))
     left_out = len(rows) - sum(map(len, sets.values()))
     warnings += [f"{left_out} rows are in no published set; left out"] if left_out else []
-    warnings += _leaks(sets["train"], sets["test"]) + missing_classes(task, sets)
-    return Parts(sets["train"], sets["validation"], sets["test"], tuple(warnings), complete)
+    return _parts(task, sets, warnings, complete)
 
 
 def _named_sets(
@@ -142,15 +145,12 @@ def _named_sets(
 def _raw_keys(task: Task, data: Path, columns: Sequence[str]) -> dict[str, str]:
     """The published key of every row of a ``table`` task, by row id, from columns of its raw files."""
     keys: dict[str, str] = {}
-    number = 0
+    id_column, number = task.columns.get("row_id", ""), 0
     for path in data_files(task, data):
-        id_column = column_name(task, "row_id")
         raw = read_table(task, path, (*columns, *filter(None, [id_column])))
-        columns_at = [raw.column(name) for name in columns]
-        named = raw.column(id_column) if id_column else None
-        for i, cells in enumerate(raw.rows):
-            id = str(number + i) if named is None else cells[named].strip()
-            keys[id] = ":".join(cells[i] for i in columns_at)
+        positions = [raw.column(name) for name in columns]
+        ids = raw.cells(id_column) if id_column else map(str, range(number, number + len(raw.rows)))
+        keys |= {id: ":".join(cells[i] for i in positions) for id, cells in zip(ids, raw.rows, strict=True)}
         number += len(raw.rows)
     return keys
 
@@ -159,20 +159,20 @@ def _with_the_rest(
     task: Task, rows: Sequence[Example], published: Published, named: Mapping[str, tuple[str, ...]]
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Sets of all rows by id: the named rows', then the others', which go to train or are drawn; with warnings."""
-    known = [name for name in NAMES if any(name in sets for sets in named.values())]
+    given = [name for name in NAMES if any(name in sets for sets in named.values())]
     taken = {row.group for row in rows if row.id in named} if published.unit == "group" else set()
     rest = [row for row in rows if row.id not in named and row.group not in taken]
     left_out = len(rows) - len(named) - len(rest)
     filled = dict(named)
     warnings = []
-    if len(known) == len(NAMES):
+    if len(given) == len(NAMES):
         left_out += len(rest)
-    elif known == ["validation", "test"]:
+    elif given == ["validation", "test"]:
         filled.update((row.id, ("train",)) for row in rest)
     elif not published.ranges:
-        raise BadEntry(f"{task.entry_file}: the id file names {', '.join(known)} only; give `published` shares")
+        raise BadEntry(f"{task.entry_file}: the id file names {', '.join(given)} only; give `published` shares")
     else:
-        open_sets = [name for name in NAMES if name not in known]
+        open_sets = [name for name in NAMES if name not in given]
         filled.update(_draw(task, rest, published, open_sets))
         warnings.append(f"approximate: ids of {', '.join(open_sets)} are unknown, drawn with the published shares")
     if left_out:

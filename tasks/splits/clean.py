@@ -11,8 +11,6 @@ A unit's split is a hash of family, salt and unit, so that siblings agree and a 
 hash divides a few large units unevenly; the salt is therefore searched for (or pinned in the entries).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -110,15 +108,15 @@ OFFERED_FROM = 0.05  # share of a class that repeats and is dropped
 class Parts:
     """The three splits in row order, and what a reader of results should know about them.
 
-    ``known`` names the splits that a file of published ids gives whole. ``dropped`` holds, in the order of NAMES, the
-    rows of each split that repeated a later one's text.
+    ``published`` names the splits that a file of published ids gives whole. ``dropped`` holds, in the order of NAMES,
+    the rows of each split that repeated a later one's text.
     """
 
     train: tuple[Example, ...]
     validation: tuple[Example, ...]
     test: tuple[Example, ...]
     warnings: tuple[str, ...]
-    known: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
     dropped: tuple[tuple[Example, ...], ...] = ((), (), ())
 
 
@@ -192,13 +190,13 @@ def block_hashes(family: str, blocks: Sequence[str]) -> NDArray[np.uint64]:
 
 def splits_of(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.int64]:
     """Split of each block under a salt: 0 train, 1 validation, 2 test."""
-    return np.searchsorted(CUTS, places_of(hashes, salt), side="right")
+    return np.searchsorted(CUTS, positions_of(hashes, salt), side="right")
 
 
-def places_of(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.float64]:
+def positions_of(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.float64]:
     """A number from 0 to 1 for every block, spread evenly, under a salt."""
-    places: NDArray[np.float64] = (_mix(hashes ^ _mix(np.array([salt], dtype=np.uint64))) >> np.uint64(11)) / 2.0**53
-    return places
+    positions: NDArray[np.float64] = (_mix(hashes ^ _mix(np.array([salt], dtype=np.uint64))) >> np.uint64(11)) / 2.0**53
+    return positions
 
 
 def find_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64], block_of: NDArray[np.int64]) -> int:
@@ -260,28 +258,23 @@ def check_filled(task: Task, parts: Sequence[Sequence[Example]]) -> None:
 def missing_classes(task: Task, parts: dict[str, tuple[Example, ...]]) -> list[str]:
     """One warning per split that lacks classes, with the first of their names."""
     warnings = []
-    for name, lacking in _lacking(task, parts).items():
-        more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
-        classes = "the class" if len(lacking) == 1 else "the classes"
-        warnings.append(f"no {name} row has {classes} {', '.join(map(repr, lacking[:MOST_NAMED]))}{more}")
+    for name, part in parts.items():
+        if lacking := _lacking(task, part):
+            more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+            classes = "the class" if len(lacking) == 1 else "the classes"
+            warnings.append(f"no {name} row has {classes} {', '.join(map(repr, lacking[:MOST_NAMED]))}{more}")
     return warnings
 
 
-def _lacking(task: Task, parts: dict[str, tuple[Example, ...]]) -> dict[str, list[str]]:
-    """The classes that a split lacks, of those splits that lack any."""
-    if not task.label.classes:
-        return {}
-    present = {name: {index for row in part for index in classes_of(row.label)} for name, part in parts.items()}
-    lacking = {
-        name: [value for index, value in enumerate(task.label.classes) if index not in there]
-        for name, there in present.items()
-    }
-    return {name: classes for name, classes in lacking.items() if classes}
+def _lacking(task: Task, rows: Sequence[Example]) -> list[str]:
+    """The classes that no row has."""
+    present = {index for row in rows for index in classes_of(row.label)} if task.label.classes else set()
+    return [name for index, name in enumerate(task.label.classes) if index not in present]
 
 
 def _check_trained(task: Task, train: tuple[Example, ...], dropped: tuple[Example, ...]) -> None:
     """Refuse a training split that lacks a class, by itself or because all of it repeats a later split."""
-    for name in _lacking(task, {"train": train}).get("train", []):
+    for name in _lacking(task, train):
         lost = sum(task.label.classes.index(name) in classes_of(row.label) for row in dropped)
         if lost:
             raise BadInput(

@@ -18,14 +18,13 @@ Texts made of templates have more near duplicates than can be listed: two texts 
 not compared any more. A text thus has all of its near duplicates, or ``ENOUGH`` at least.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,20 +99,20 @@ def normalise(text: str) -> str:
     return _NOT_A_WORD.sub(" ", composed.lower()).strip()
 
 
-def near_pairs(texts: Sequence[str], asked: NDArray[np.bool_] | None = None, progress: Progress = unseen) -> NearPairs:
+def near_pairs(texts: Sequence[str], wanted: NDArray[np.bool_] | None = None, progress: Progress = unseen) -> NearPairs:
     """Near duplicates among normalised texts that all differ; short ones have none.
 
-    With a mask ``asked`` of the texts, only pairs of which one at least is asked for. ``progress`` is called with how
+    With a mask ``wanted`` of the texts, only pairs of which one at least is. ``progress`` is called with how
     many comparisons are done.
     """
     long = np.array([i for i, text in enumerate(texts) if len(text) >= SHORTEST], dtype=np.int64)
-    is_asked = np.ones(len(long), dtype=bool) if asked is None else asked[long]
-    if long.size < 2 or not is_asked.any():
+    is_wanted = np.ones(len(long), dtype=bool) if wanted is None else wanted[long]
+    if long.size < 2 or not is_wanted.any():
         return NearPairs(np.empty((0, 2), dtype=np.int64))
     sets = _Grams([texts[i] for i in long])
-    rare = _Prefixes(sets, is_asked)
+    rare = _Prefixes(sets, is_wanted)
     codes = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *rare.near(progress)]))
-    codes = _with_neighbours(sets, codes, rare.losers, is_asked)
+    codes = _with_neighbours(sets, codes, rare.losers, is_wanted)
     left_out = rare.left_out._replace(crowded=int(sets.is_left.sum()))
     return NearPairs(long[np.stack(np.divmod(codes, sets.size), axis=1)], left_out)
 
@@ -144,17 +143,17 @@ class _Grams:
         for chunk, (_, text_of) in zip(codes, cut, strict=True):
             both = np.sort(text_of << 32 | rank[chunk])
             both = both[np.diff(both, prepend=-1) > 0]
-            own, numbers = both >> 32, both & 0xFFFFFFFF
+            text, numbers = both >> 32, both & 0xFFFFFFFF
             ranks.append(numbers.astype(np.int32))
-            sizes.append(np.bincount(own))
+            sizes.append(np.bincount(text))
             is_set = np.zeros((len(sizes[-1]), BITS), dtype=bool)  # whether a gram has this number modulo BITS
-            is_set[own, numbers % BITS] = True
+            is_set[text, numbers % BITS] = True
             bits.append(np.packbits(is_set, axis=1).view(np.uint64))
         self.ranks, self.sizes, self.bits = np.concatenate(ranks), np.concatenate(sizes), np.concatenate(bits)
         # A near duplicate shares at least 0.64 n of a text's n grams, whatever its own size.
         self.least = np.ceil(THRESHOLD**2 * self.sizes - 1e-9).astype(np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
-        self.known = np.zeros(self.size, dtype=np.int64)  # near duplicates of each text so far
+        self.near_counts = np.zeros(self.size, dtype=np.int64)  # near duplicates of each text so far
         self.is_left = np.zeros(self.size, dtype=bool)  # texts of which pairs were not looked at
         shape = (self.size, self.count)
         self.matrix = csr_array((np.ones(len(self.ranks), dtype=np.int8), self.ranks, self.starts), shape=shape)
@@ -165,10 +164,10 @@ class _Grams:
         """Codes, in order, of the near ones of these pairs of texts: ``size`` times the first of a pair, the second.
 
         Most others are ruled out by how many grams their texts have, and then by the bits that only one of them has
-        set, each of which is a gram that only one has. Codes that are known, ``but`` in order, are left out, and pairs
+        set, each of which is a gram that only one has. Codes of ``but``, which are in order, are left out, and pairs
         of texts that both have enough.
         """
-        has_enough = self.known >= ENOUGH
+        has_enough = self.near_counts >= ENOUGH
         if has_enough.any():
             kept = ~(has_enough[first] & has_enough[second])
             for dropped in (first[~kept], second[~kept]):
@@ -197,13 +196,13 @@ class _Grams:
     def _counted(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the codes that are near, without pairs of texts that both have enough; the others count for both."""
         first, second = np.divmod(codes, self.size)
-        kept = (self.known[first] < ENOUGH) | (self.known[second] < ENOUGH)
+        kept = (self.near_counts[first] < ENOUGH) | (self.near_counts[second] < ENOUGH)
         self.is_left[first[~kept]] = self.is_left[second[~kept]] = True
         first, second = first[kept], second[kept]
         shared = np.asarray(self.matrix[first].multiply(self.matrix[second]).sum(axis=1)).reshape(-1)
         is_near: NDArray[np.bool_] = shared >= THRESHOLD * np.sqrt(self.sizes[first] * self.sizes[second]) - 1e-6
-        np.add.at(self.known, first[is_near], 1)
-        np.add.at(self.known, second[is_near], 1)
+        np.add.at(self.near_counts, first[is_near], 1)
+        np.add.at(self.near_counts, second[is_near], 1)
         return codes[kept][is_near]
 
 
@@ -228,42 +227,42 @@ def _cut(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     starts, ends = np.concatenate([[0], ends]), np.concatenate([ends, [len(letters)]])
     lengths = ends - starts
     numbers = np.zeros(len(letters), dtype=np.uint64)
-    for place, factor in enumerate(_FACTORS):
-        numbers[: len(letters) - place] += letters[place:] * factor
+    for offset, factor in enumerate(_FACTORS):
+        numbers[: len(letters) - offset] += letters[offset:] * factor
     is_gram = np.ones(len(letters), dtype=bool)
-    for place in range(1, GRAM):  # the last letters of a word begin no gram
-        is_gram[ends[lengths >= place] - place] = False
+    for offset in range(1, GRAM):  # the last letters of a word begin no gram
+        is_gram[ends[lengths >= offset] - offset] = False
     is_gram[starts] = True
     for length in range(3, GRAM):  # the shortest words are a letter between two spaces
         short = starts[lengths == length]
-        numbers[short] = sum(letters[short + place] * _FACTORS[place] for place in range(length))
+        numbers[short] = sum(letters[short + offset] * _FACTORS[offset] for offset in range(length))
     return numbers[is_gram], text_of[is_gram]
 
 
 class _Prefixes:
-    """The texts of every rare gram, and the pairs of texts that share one and are asked for.
+    """The texts of every rare gram, and the pairs of texts that share one and are wanted.
 
     An entry is a text and one of its rarest grams. ``begins`` and ``counts`` ``[entries]`` say which part of ``texts``,
     the lists of all grams one after the other, an entry's text is compared with.
     """
 
-    def __init__(self, sets: _Grams, asked: NDArray[np.bool_]) -> None:
-        """List the texts of each gram, those that are asked for last, and leave the longest lists out."""
+    def __init__(self, sets: _Grams, wanted: NDArray[np.bool_]) -> None:
+        """List the texts of each gram, those that are wanted last, and leave the longest lists out."""
         self.sets = sets
         # A near duplicate lacks at most n - ceil(0.64 n) of a text's n grams, so it has one of its n - ceil(0.64 n) + 1
         # rarest, and the rarest gram that both have is among these for either text.
         self.kept = sets.sizes - sets.least + 1
-        place_in_text = np.arange(len(sets.ranks)) - np.repeat(sets.starts[:-1], sets.sizes)
-        grams = sets.ranks[place_in_text < np.repeat(self.kept, sets.sizes)]
+        position_in_text = np.arange(len(sets.ranks)) - np.repeat(sets.starts[:-1], sets.sizes)
+        grams = sets.ranks[position_in_text < np.repeat(self.kept, sets.sizes)]
         texts = np.repeat(np.arange(sets.size, dtype=np.int32), self.kept)
-        order = np.argsort(grams.astype(np.int64) * 2 + asked[texts], kind="stable")
+        order = np.argsort(grams.astype(np.int64) * 2 + wanted[texts], kind="stable")
         self.texts = texts[order]
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
         lengths = np.bincount(grams, minlength=sets.count)
         self.begins = (np.cumsum(lengths) - lengths)[grams]
-        # A text that is asked for is compared with those before it in the lists of its grams.
-        self.counts = np.where(asked[texts], place - self.begins, 0)
+        # A wanted text is compared with those before it in the lists of its grams.
+        self.counts = np.where(wanted[texts], position - self.begins, 0)
         self.left_out, self.losers = self._leave_out(grams, texts, lengths)
 
     def _leave_out(
@@ -297,7 +296,7 @@ class _Prefixes:
 
 
 def _with_neighbours(
-    sets: _Grams, codes: NDArray[np.int64], losers: NDArray[np.bool_], asked: NDArray[np.bool_]
+    sets: _Grams, codes: NDArray[np.int64], losers: NDArray[np.bool_], wanted: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """The codes, and those of near duplicates that stand close in orders of the texts with frequent grams; in order."""
     texts = np.flatnonzero(losers)
@@ -311,7 +310,7 @@ def _with_neighbours(
         close = [codes]
         for distance in range(1, NEIGHBOURS + 1):
             pairs = np.stack([order[:-distance], order[distance:]])
-            pairs = pairs[:, asked[pairs].any(axis=0)]
+            pairs = pairs[:, wanted[pairs].any(axis=0)]
             parts = np.split(pairs, range(PAIRS_AT_ONCE, pairs.shape[1], PAIRS_AT_ONCE), axis=1)
             close += [sets.near(part[0], part[1], codes) for part in parts]
         codes = np.sort(np.concatenate(close))
@@ -327,17 +326,17 @@ class Texts:
     def __init__(
         self,
         parts: Sequence[Sequence[Example]],
-        asked: Sequence[Sequence[Example]] | None = None,
+        wanted: Sequence[Sequence[Example]] | None = None,
         progress: Progress = unseen,
     ) -> None:
-        """Number the texts and compare them: all, or those of the parts ``asked`` with each other and with all."""
+        """Number the texts and compare them: all, or those of the parts ``wanted`` with each other and with all."""
         forms = {text: normalise(text) for text in {row.text for rows in parts for row in rows}}
         self.names = sorted(set(forms.values()))
         number = {form: i for i, form in enumerate(self.names)}
         self.number = {text: number[form] for text, form in forms.items()}
         self.is_long = np.array([len(text) >= SHORTEST for text in self.names], dtype=bool)
-        wanted = None if asked is None else self.mask_of(np.concatenate([self.of(rows) for rows in asked]))
-        self.near, self.left_out = near_pairs(self.names, wanted, progress)
+        mask = None if wanted is None else self.mask_of(np.concatenate([self.of(rows) for rows in wanted]))
+        self.near, self.left_out = near_pairs(self.names, mask, progress)
 
     def of(self, rows: Sequence[Example]) -> NDArray[np.int64]:
         """Numbers ``[rows]`` of the rows' texts."""
@@ -412,19 +411,16 @@ def contacts(
 
     A task in folds is compared with itself fold by fold.
     """
-    wanted = list(pairs)
-    named = {name: splits[name] for pair in wanted for name in pair}
+    pairs = list(pairs)
+    named = {name: splits[name] for pair in pairs for name in pair}
     index = texts or texts_of(named.values())
-    tests = {name: _Side(own.task, _tested(own), index) for name, own in named.items()}
-    trains = {name: _Side(own.task, own.train, index) for name, own in named.items()}
+    tests = {name: _Side(of_task.task, _tested(of_task), index) for name, of_task in named.items()}
+    trains = {name: _Side(of_task.task, of_task.train, index) for name, of_task in named.items()}
     made = []
-    for target, other in wanted:
-        if not (target == other and (folds := named[target].folds)):
-            made.append(_contact(tests[target], trains[other], index))
-            continue
-        each = [
-            _contact(_Side(fold.task, fold.test, index), _Side(fold.task, fold.train, index), index) for fold in folds
-        ]
+    for target, other in pairs:
+        folds = named[target].folds if target == other else ()
+        sides = [tuple(_Side(fold.task, rows, index) for rows in (fold.test, fold.train)) for fold in folds]
+        each = [_contact(test, train, index) for test, train in sides or [(tests[target], trains[other])]]
         counts = zip(*(contact[2:] for contact in each), strict=True)
         made.append(Contact(*each[0][:2], *map(sum, counts)))
     return made
@@ -449,33 +445,29 @@ def sharing_texts(splits: Mapping[str, Splits], of: str = "") -> list[tuple[str,
 
     ``contacts`` counts more: contexts, groups and near duplicates.
     """
-    trained = {name: {normalise(row.text) for row in own.train} for name, own in splits.items()}
-    tested = {name: [normalise(row.text) for row in own.test] for name, own in splits.items()}
+    trained = {name: {normalise(row.text) for row in of_task.train} for name, of_task in splits.items()}
+    tested = {name: [normalise(row.text) for row in of_task.test] for name, of_task in splits.items()}
     return [
         (target, other)
         for target, texts in tested.items()
-        for other, known in trained.items()
-        if target != other and of in ("", target, other)
-        if sum(text in known for text in texts) > MARKED_SHARE * len(texts)
+        for other, among in trained.items()
+        if target != other and of in ("", target, other) and _count(texts, among) > MARKED_SHARE * len(texts)
     ]
 
 
 class _Side:
-    """The rows of one split, in the forms in which they are compared."""
+    """The rows of one split, in the forms in which they are compared: ids, groups, blocks, contexts with texts."""
 
     def __init__(self, task: Task, rows: Sequence[Example], index: Texts) -> None:
         """Look the rows' texts up."""
-        self.task, self.size = task, len(rows)
-        self.texts = index.of(rows)
-        self.rows = [row.id for row in rows]
-        self.groups = [row.group for row in rows]
-        self.blocks = [row.block for row in rows]
+        self.task, self.texts = task, index.of(rows)
+        self.ids, self.groups, self.blocks = (list(map(attrgetter(name), rows)) for name in ("id", "group", "block"))
         self.pairs = [(tuple(turn.text for turn in row.context), row.text) for row in rows]
 
     @cached_property
-    def distinct(self) -> tuple[set[str], set[str], set[str], set[Any]]:
-        """Each row id, group, block and pair of context and text once."""
-        return set(self.rows), set(self.groups), set(self.blocks), set(self.pairs)
+    def distinct(self) -> tuple[set[Any], ...]:
+        """Each of them once."""
+        return set(self.ids), set(self.groups), set(self.blocks), set(self.pairs)
 
 
 def _contact(test: _Side, train: _Side, index: Texts) -> Contact:
@@ -484,17 +476,17 @@ def _contact(test: _Side, train: _Side, index: Texts) -> Contact:
     Within a dataset groups are compared by name. Other datasets of the family name groups in their own ways, but
     blocks in a common one, so between them blocks are compared instead; outside of the family neither is.
     """
-    own, other = test.task.dataset, train.task.dataset
+    target, other = test.task.dataset, train.task.dataset
     ids, groups, blocks, pairs = train.distinct
-    of_test, of_train = (test.groups, groups) if own.id == other.id else (test.blocks, blocks)
-    shared = of_train if own.family == other.family else set()
+    of_test, of_train = (test.groups, groups) if target.id == other.id else (test.blocks, blocks)
+    shared = of_train if target.family == other.family else set()
     trained = index.mask_of(train.texts)
     return Contact(
         target=test.task.id,
         intermediate=train.task.id,
-        n_test=test.size,
+        n_test=len(test.ids),
         n_long=int(index.is_long[test.texts].sum()),
-        same_row=_count(test.rows, ids) if own.id == other.id else 0,
+        same_row=_count(test.ids, ids) if target.id == other.id else 0,
         same_group=_count(of_test, shared),
         same_pair=_count(test.pairs, pairs),
         same_text=int(trained[test.texts].sum()),

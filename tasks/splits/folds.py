@@ -11,8 +11,6 @@ to the row. ``Protocol((0.75, 0.05, 0.2))`` is how the authors of EPITOME cut th
 ``Protocol(folds=5)`` tests on every row once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import compress
 
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import BadInput
-from tasks.splits.clean import NAMES, Parts, block_hashes, make_parts, places_of, units_of
+from tasks.splits.clean import NAMES, Parts, block_hashes, make_parts, positions_of, units_of
 from tasks.splits.protocol import Protocol
 from tasks.task import Example, Task, classes_of
 
@@ -97,22 +95,22 @@ def cut(task: Task, rows: Sequence[Example], protocol: Protocol) -> list[Parts]:
         raise BadInput(f"{task.id}: the files hold no row of this task; check the classes and columns of its entry")
     if not protocol.folds:
         bounds = np.cumsum(protocol.shares)[:2]
-        cuts = (_places_of_rows(task, rows, protocol, SALT + repeat) for repeat in range(protocol.repeats))
-        return [_parts(task, rows, np.searchsorted(bounds, place, side="right")) for place in cuts]
-    place, inner = (_places_of_rows(task, rows, protocol, salt) for salt in (SALT, SALT + 1))
-    fold, is_validation = np.floor(place * protocol.folds), inner < VALIDATION
+        cuts = (_positions(task, rows, protocol, SALT + repeat) for repeat in range(protocol.repeats))
+        return [_parts(task, rows, np.searchsorted(bounds, positions, side="right")) for positions in cuts]
+    outer, inner = (_positions(task, rows, protocol, salt) for salt in (SALT, SALT + 1))
+    fold, is_validation = np.floor(outer * protocol.folds), inner < VALIDATION
     return [
         _parts(task, rows, np.where(fold == number, 2, is_validation.astype(np.int64)))
         for number in range(protocol.folds)
     ]
 
 
-def _places_of_rows(task: Task, rows: Sequence[Example], protocol: Protocol, salt: int) -> NDArray[np.float64]:
+def _positions(task: Task, rows: Sequence[Example], protocol: Protocol, salt: int) -> NDArray[np.float64]:
     """A number from 0 to 1 for every row ``[rows]``, the same for rows of one unit."""
     if protocol.unit == "row":
-        return places_of(block_hashes(task.dataset.family, [row.id for row in rows]), salt)
+        return positions_of(block_hashes(task.dataset.family, [row.id for row in rows]), salt)
     units = units_of(task, rows)
-    return places_of(block_hashes(task.dataset.family, units.names), salt)[units.of_row]
+    return positions_of(block_hashes(task.dataset.family, units.names), salt)[units.of_row]
 
 
 def _parts(task: Task, rows: Sequence[Example], part: NDArray[np.int64]) -> Parts:

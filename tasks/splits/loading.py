@@ -34,7 +34,7 @@ _CANONICAL = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=("
 class Splits:
     """A task whose classes are known, its rows in three splits, and the sha256 (hex) of their content.
 
-    As-published splits may overlap; ``known`` names those whose rows a file of published ids gives.
+    As-published splits may overlap; ``published`` names those whose rows a file of published ids gives.
     A task with ``folds`` has one Splits per fold; its own train and validation are those of the first fold, whose
     adapter serves as an intermediate, and its test is every row, fold after fold. Where a protocol ``is_repeated``,
     folds are the repeats, and the task's own splits are those of the first. ``dropped`` holds, in the order of
@@ -47,7 +47,7 @@ class Splits:
     test: tuple[Example, ...]
     content_hash: str
     warnings: tuple[str, ...]
-    known: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
     folds: tuple[Splits, ...] = ()
     dropped: tuple[tuple[Example, ...], ...] = ((), (), ())
     is_repeated: bool = False
@@ -88,39 +88,32 @@ def load_kinds(task: Task, data: Path, ids: Path | None = None, *, hashed: bool 
 
 def _split(read: TaskRows, data: Path, splits: str, ids: Path | None, digest: Callable[..., str]) -> Splits:
     """The rows of a task, split, and the digest of the splits."""
-    known, rows, notes = read
-    if protocol := Protocol.of(splits):
-        return _by_protocol(known, rows, notes, protocol, digest)
-    if (splits == "clean" or known.folds) and any(row.split for row in rows):
+    task, rows, notes = read
+    protocol = Protocol.of(splits)
+    if (splits != "as-published" or task.folds) and any(row.split for row in rows):
         notes = (*notes, UNUSED)
-    if known.folds:
-        joined = units_of(known, rows).joined
+    if protocol:
+        each = cut(task, rows, protocol)
+    elif task.folds:
+        joined = units_of(task, rows).joined
         notes = (*notes, joined) if joined else notes
-        return _fold_splits(known, [_pseudonymise(known, parts) for parts in make_folds(known, rows)], notes, digest)
-    parts = _pseudonymise(known, clean(known, rows) if splits == "clean" else as_published(known, data, rows, ids))
-    return _of_parts(known, parts, (*notes, *parts.warnings), digest)
+        each = make_folds(task, rows)
+    else:
+        each = [clean(task, rows) if splits == "clean" else as_published(task, data, rows, ids)]
+    each = [_pseudonymise(task, parts) for parts in each]
+    if len(each) == 1:
+        return _of_parts(task, each[0], (*notes, *each[0].warnings), digest)
+    whole = _fold_splits(task, each, notes, digest)
+    if protocol is None or protocol.folds:
+        return whole
+    note = f"{len(each)} repeats, whose test sets overlap; counts of rows are those of the first"
+    warnings = (*notes, note, *each[0].warnings)
+    return replace(whole, test=whole.folds[0].test, warnings=warnings, is_repeated=True)
 
 
 def _of_parts(task: Task, parts: Parts, warnings: tuple[str, ...], digest: Callable[..., str]) -> Splits:
     sets = (parts.train, parts.validation, parts.test)
-    return Splits(task, *sets, digest(*sets), warnings, parts.known, dropped=parts.dropped)
-
-
-def _by_protocol(
-    task: Task, rows: Sequence[Example], notes: tuple[str, ...], protocol: Protocol, digest: Callable[..., str]
-) -> Splits:
-    """The rows as a study's protocol cuts them, whatever the entry says of its split."""
-    notes = (*notes, UNUSED) if any(row.split for row in rows) else notes
-    each = [_pseudonymise(task, parts) for parts in cut(task, rows, protocol)]
-    if protocol.folds:
-        return _fold_splits(task, each, notes, digest)
-    if protocol.repeats > 1:
-        whole = _fold_splits(task, each, notes, digest)
-        note = f"{len(each)} repeats, whose test sets overlap; counts of rows are those of the first"
-        warnings = (*notes, note, *whole.folds[0].warnings)
-        return replace(whole, test=whole.folds[0].test, warnings=warnings, is_repeated=True)
-    (parts,) = each
-    return _of_parts(task, parts, (*notes, *parts.warnings), digest)
+    return Splits(task, *sets, digest(*sets), warnings, parts.published, dropped=parts.dropped)
 
 
 def _pseudonymise(task: Task, parts: Parts) -> Parts:

@@ -5,12 +5,12 @@ that has learned it helps the target. The unplanted pairs share no word's meanin
 rows, an intermediate may still help by what it learned about reading such texts at all.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tasks.errors import BadInput
 from tasks.synthetic.dialogues import write_conv, write_empdial, write_empqt, write_esconv, write_mi, write_personachat
+from tasks.synthetic.lexicon import Draws
 from tasks.synthetic.posts import (
     write_condolence,
     write_epitome,
@@ -27,7 +27,7 @@ PLANTED: tuple[tuple[str, str], ...] = (
     ("news_empathy", "conv_empathy"),
     ("conv_empathy", "news_empathy"),
 )
-WRITERS: dict[str, Callable[[Path, random.Random, int], None]] = {
+WRITERS: dict[str, Callable[[Path, Draws, int], None]] = {
     "condolence": write_condolence,
     "conv": write_conv,
     "empathy_hope": write_hope,
@@ -54,4 +54,4 @@ def write(folder: Path, datasets: Sequence[str], *, rows: int, seed: int) -> Non
         if name not in WRITERS:
             raise BadInput(f"no synthetic data for dataset {name!r}; choose from {', '.join(WRITERS)}")
     for name in names:
-        WRITERS[name](folder, random.Random(f"{name} {seed}"), rows)
+        WRITERS[name](folder, Draws(f"{name} {seed}"), rows)

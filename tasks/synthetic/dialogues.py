@@ -1,8 +1,6 @@
 """Dialogues: interviews, ESConv, PersonaChat, EmpatheticDialogues, the questions in them, and those of WASSA 2023."""
 
-import csv
 import json
-import random
 from pathlib import Path
 
 from tasks.synthetic.lexicon import (
@@ -15,14 +13,11 @@ from tasks.synthetic.lexicon import (
     PEOPLE,
     PLACES,
     TIMES,
-    chance,
-    cue,
-    pick,
+    Draws,
     steps,
     total,
-    weighted_index,
 )
-from tasks.synthetic.posts import VERBS, articles, write_csv, write_tsv
+from tasks.synthetic.posts import VERBS, articles, opened, write_csv, write_tsv
 
 CODES = (
     "Closed Question", "Open Question", "Simple Reflection", "Complex Reflection", "Give Information",
@@ -48,38 +43,36 @@ SOURCES = ("manual", "mturk", "SBERT", "QBERT")
 Question = tuple[str, str, str, str]  # sentence, act, intent, source
 
 
-def write_mi(folder: Path, rng: random.Random, rows: int) -> None:
+def write_mi(folder: Path, rng: Draws, rows: int) -> None:
     """Write posts of one sentence or two and answers sentence by sentence; some have no agreed code, or Other."""
     lines: list[tuple[str, ...]] = []
     labelled = dialogue = 0
     while labelled < rows:
-        for number in range(1 + weighted_index(rng, (1, 1))):
-            lines.append((str(dialogue), "speaker", f"In case {dialogue}.{number} {pick(rng, PEOPLE)} left.", ""))
-        for number in range(3 + weighted_index(rng, (1, 1, 1))):
-            code = weighted_index(rng, (1,) * len(CODES))
-            text = f"You {cue(rng, VERBS, 14, code % 14)} on {dialogue}.{number}, {pick(rng, PEOPLE)}."
+        for number in range(1 + rng.weighted_index((1, 1))):
+            lines.append((str(dialogue), "speaker", f"In case {dialogue}.{number} {rng.pick(PEOPLE)} left.", ""))
+        for number in range(3 + rng.weighted_index((1, 1, 1))):
+            code = rng.weighted_index((1,) * len(CODES))
+            text = f"You {rng.cue(VERBS, 14, code % 14)} on {dialogue}.{number}, {rng.pick(PEOPLE)}."
             lines.append((str(dialogue), "listener", text, CODES[code]))
             labelled += code < 14
         dialogue += 1
     write_csv(folder / "mi/raw/MI Dataset.csv", ("dialog_id", "author", "text", "final agreed label"), lines)
 
 
-def write_esconv(folder: Path, rng: random.Random, rows: int) -> None:
+def write_esconv(folder: Path, rng: Draws, rows: int) -> None:
     """Write the same conversations as JSON and as flat lines of at most five turns, the last third as the test file."""
     chats = []
     for number in range(-(-rows // 8)):
-        turns = [("seeker", "", f"Chat {number}: {pick(rng, PEOPLE)} again.")]
-        for turn in range(8 + weighted_index(rng, (1, 1, 1))):
-            strategy = weighted_index(rng, (4, 2, 2, 2, 3, 3, 2, 4))
-            text = f"Let us {cue(rng, VERBS, 8, strategy)} and {cue(rng, VERBS, 8, strategy)} ({number}.{turn})."
-            turns += [("supporter", STRATEGIES[strategy], text), ("seeker", "", f"Yes, {pick(rng, PEOPLE)}.")]
+        turns = [("seeker", "", f"Chat {number}: {rng.pick(PEOPLE)} again.")]
+        for turn in range(8 + rng.weighted_index((1, 1, 1))):
+            strategy = rng.weighted_index((4, 2, 2, 2, 3, 3, 2, 4))
+            text = f"Let us {rng.cue(VERBS, 8, strategy)} and {rng.cue(VERBS, 8, strategy)} ({number}.{turn})."
+            turns += [("supporter", STRATEGIES[strategy], text), ("seeker", "", f"Yes, {rng.pick(PEOPLE)}.")]
         chats.append(turns)
-    flat = folder / "esconv/raw/codes/dataset"
-    flat.mkdir(parents=True, exist_ok=True)
     test = len(chats) * 2 // 3
     for name, some in (("dev", chats[:test]), ("test", chats[test:])):
-        lines = [line for turns in some for line in _flat_lines(turns)]
-        (flat / f"{name}WithStrategy_short.tsv").write_text("".join(lines), encoding="utf-8")
+        with opened(folder / f"esconv/raw/codes/dataset/{name}WithStrategy_short.tsv") as file:
+            file.writelines(line for turns in some for line in _flat_lines(turns))
     value = []
     for turns in chats:
         dialog = [
@@ -102,23 +95,22 @@ def _flat_lines(turns: list[tuple[str, str, str]]) -> list[str]:
     return [" EOS ".join(words[max(0, end - FLAT_TURNS + 1) : end + 1]) + "\n" for end in ends]
 
 
-def write_personachat(folder: Path, rng: random.Random, rows: int) -> None:
+def write_personachat(folder: Path, rng: Draws, rows: int) -> None:
     """Write chats in lower case with personas first; each chat keeps to one verb, by which a reply is recognised."""
     lines = []
     for chat in range(-(-rows // 8)):
-        topic = pick(rng, VERBS)
-        lines += [f"{line} your persona: i like to {pick(rng, VERBS)} ." for line in (1, 2)]
+        topic = rng.pick(VERBS)
+        lines += [f"{line} your persona: i like to {rng.pick(VERBS)} ." for line in (1, 2)]
         for turn in range(8):
-            mark = "?" if chance(rng, 0.3) else "."
+            mark = "?" if rng.chance(0.3) else "."
             opener = "do you" if mark == "?" else "i"
             reply = f"{opener} {topic} on day {chat} {turn} {mark}"
             lines.append(f"{turn + 3} i {topic} a lot , {chat} {turn} .\t{reply}")
-    path = folder / "personachat/raw/data/ConvAI2/valid_self_original_no_cands.txt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with opened(folder / "personachat/raw/data/ConvAI2/valid_self_original_no_cands.txt") as file:
+        file.writelines(f"{line}\n" for line in lines)
 
 
-def write_empqt(folder: Path, rng: random.Random, rows: int) -> None:
+def write_empqt(folder: Path, rng: Draws, rows: int) -> None:
     """Write the full file, one row per turn with lists as Python prints them, and a third of it as the test set."""
     full, test = [], []
     labelled = dialogue = 0
@@ -128,7 +120,7 @@ def write_empqt(folder: Path, rng: random.Random, rows: int) -> None:
         turns: list[str] = []
         for turn in range(1, 5):
             questions = _questions(rng, turn)
-            opening = f"I see {pick(rng, PEOPLE)}." if turn % 2 == 0 else f"Case {dialogue}.{turn}_comma_ yes."
+            opening = f"I see {rng.pick(PEOPLE)}." if turn % 2 == 0 else f"Case {dialogue}.{turn}_comma_ yes."
             sentences = [opening, *(question[0] for question in questions)]
             full.append(_full_row(id, turn, head, sentences, questions))
             for index, question in enumerate(questions if dialogue % 3 == 0 else ()):
@@ -147,16 +139,16 @@ def write_empqt(folder: Path, rng: random.Random, rows: int) -> None:
     write_csv(folder / "empqt/derived/test_set.csv", test_columns, numbered)
 
 
-def _questions(rng: random.Random, turn: int) -> list[Question]:
+def _questions(rng: Draws, turn: int) -> list[Question]:
     """No question to two questions of a listener's turn, with labels; a speaker's turn has none."""
     if turn % 2:
         return []
     questions = []
-    for _ in range(weighted_index(rng, (1, 3, 2))):
-        act = weighted_index(rng, (5, 3, 3, 2, 2, 2, 1, 1, 1))
-        intent = weighted_index(rng, (4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1))
-        text = f"Did you {cue(rng, VERBS, 9, act)} and {cue(rng, VERBS, 12, intent)}?"
-        questions.append((text, ACTS[act], QUESTION_INTENTS[intent], pick(rng, SOURCES)))
+    for _ in range(rng.weighted_index((1, 3, 2))):
+        act = rng.weighted_index((5, 3, 3, 2, 2, 2, 1, 1, 1))
+        intent = rng.weighted_index((4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1))
+        text = f"Did you {rng.cue(VERBS, 9, act)} and {rng.cue(VERBS, 12, intent)}?"
+        questions.append((text, ACTS[act], QUESTION_INTENTS[intent], rng.pick(SOURCES)))
     return questions
 
 
@@ -174,12 +166,10 @@ def _full_row(
 
 EMPDIAL_FOLDER = "empdial_ei/raw/datasets/empatheticdialogues_annotated"
 EMPDIAL_COLUMNS = ("Dialog_ID", "Type", "Actor", "Text", "Label")
-GROUNDS = (
-    "afraid", "angry", "annoyed", "anticipating", "anxious", "apprehensive", "ashamed", "caring",
-    "confident", "content", "devastated", "disappointed", "disgusted", "embarrassed", "excited", "faithful",
-    "furious", "grateful", "guilty", "hopeful", "impressed", "jealous", "joyful", "lonely",
-    "nostalgic", "prepared", "proud", "sad", "sentimental", "surprised", "terrified", "trusting",
-)  # fmt: skip
+GROUNDS = """
+    afraid angry annoyed anticipating anxious apprehensive ashamed caring confident content devastated
+    disappointed disgusted embarrassed excited faithful furious grateful guilty hopeful impressed jealous
+    joyful lonely nostalgic prepared proud sad sentimental surprised terrified trusting""".split()
 INTENT_WEIGHTS = (5, 4, 4, 3, 3, 3, 3, 3, 3)
 EMPDIAL_LENGTHS = (4, 4, 4, 5, 6)
 EMPDIAL_TEMPLATES = (
@@ -189,39 +179,34 @@ EMPDIAL_TEMPLATES = (
 )
 
 
-def write_empdial(folder: Path, rng: random.Random, rows: int) -> None:
+def write_empdial(folder: Path, rng: Draws, rows: int) -> None:
     """Write dialogues of four turns and more to 32 files, with at least about ``rows`` turns that have an intent."""
-    raw = folder / EMPDIAL_FOLDER
-    raw.mkdir(parents=True, exist_ok=True)
     dialogues = -(-rows * 5 // 12)
     for ground, name in enumerate(GROUNDS):
-        with (raw / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(EMPDIAL_COLUMNS)
-            for number in range(ground, dialogues, len(GROUNDS)):
-                writer.writerows(_dialogue(rng, number, ground))
+        lines = [line for i in range(ground, dialogues, len(GROUNDS)) for line in _dialogue(rng, i, ground)]
+        write_csv(folder / EMPDIAL_FOLDER / f"{name}.csv", EMPDIAL_COLUMNS, lines)
 
 
-def _dialogue(rng: random.Random, number: int, ground: int) -> list[tuple[str, ...]]:
+def _dialogue(rng: Draws, number: int, ground: int) -> list[tuple[str, ...]]:
     """The rows of one dialogue: its situation, then turns that half of the time carry an intent."""
     name, job = GROUNDS[ground], JOBS[ground]
     dialogue = f"hit:{number}_conv:{2 * number + 1}"
     situation = f"I felt {name}, and the {job} knew."
     rows: list[tuple[str, ...]] = [(dialogue, "situation", "none", situation, name)]
-    for turn in range(pick(rng, EMPDIAL_LENGTHS)):
+    for turn in range(rng.pick(EMPDIAL_LENGTHS)):
         label, words = _intent(rng, name)
-        opener = cue(rng, OPENERS, 2, turn % 2).capitalize()
-        text = pick(rng, EMPDIAL_TEMPLATES).format(r=opener, a=words[0], b=words[1], m=job)
+        opener = rng.cue(OPENERS, 2, turn % 2).capitalize()
+        text = rng.pick(EMPDIAL_TEMPLATES).format(r=opener, a=words[0], b=words[1], m=job)
         rows.append((dialogue, "utterance", ("speaker", "listener")[turn % 2], text, label))
     return rows
 
 
-def _intent(rng: random.Random, ground: str) -> tuple[str, tuple[str, str]]:
+def _intent(rng: Draws, ground: str) -> tuple[str, tuple[str, str]]:
     """A turn's label and its two telling words; a turn without an intent is labelled with the emotion."""
-    if chance(rng, 0.45):
-        return ground, (pick(rng, PLACES), pick(rng, PLACES))
-    intent = weighted_index(rng, INTENT_WEIGHTS)
-    return INTENTS[intent], (cue(rng, OBJECTS, 9, intent), cue(rng, OBJECTS, 9, intent))
+    if rng.chance(0.45):
+        return ground, (rng.pick(PLACES), rng.pick(PLACES))
+    intent = rng.weighted_index(INTENT_WEIGHTS)
+    return INTENTS[intent], (rng.cue(OBJECTS, 9, intent), rng.cue(OBJECTS, 9, intent))
 
 
 CONV_FOLDER = "conv/raw"
@@ -237,7 +222,7 @@ CONV_TEMPLATES = (
 )
 
 
-def write_conv(folder: Path, rng: random.Random, rows: int) -> None:
+def write_conv(folder: Path, rng: Draws, rows: int) -> None:
     """Write conversations of ten turns and more to train and, every fifth of them, to dev.
 
     They hold a quarter more turns than ``rows``: splits by article are uneven where an article has so many turns.
@@ -252,22 +237,21 @@ def write_conv(folder: Path, rng: random.Random, rows: int) -> None:
     train = [turn for turn in turns if int(turn["conversation_id"]) % 5]
     dev = [turn for turn in turns if int(turn["conversation_id"]) % 5 == 0]
     raw = folder / CONV_FOLDER
-    raw.mkdir(parents=True, exist_ok=True)
     write_tsv(raw / "WASSA23_conv_level_with_labels_train.tsv", CONV_TRAIN, train)
     write_tsv(raw / "WASSA23_conv_level_dev.tsv", CONV_DEV, dev)
     write_tsv(raw / "goldstandard_CONV_dev.tsv", RATINGS, dev, header=False)
 
 
-def _conversation(rng: random.Random, index: int, rows: int) -> list[dict[str, str]]:
+def _conversation(rng: Draws, index: int, rows: int) -> list[dict[str, str]]:
     """The turns of one conversation; some pairs of conversations are about the same article."""
     article = (index - (index % 10 == 9)) % articles(rows) + 1
     turns: list[dict[str, str]] = []
     earlier = 0
-    for number in range(SHORTEST + pick(rng, CONV_LENGTHS)):
-        animals = [pick(rng, ANIMALS) for _ in range(3)]
-        instrument, time = pick(rng, INSTRUMENTS), pick(rng, TIMES)
+    for number in range(SHORTEST + rng.pick(CONV_LENGTHS)):
+        animals = [rng.pick(ANIMALS) for _ in range(3)]
+        instrument, time = rng.pick(INSTRUMENTS), rng.pick(TIMES)
         worth = total(ANIMALS, animals)
-        text = pick(rng, CONV_TEMPLATES).format(a=animals[0], b=animals[1], c=animals[2], i=instrument, t=time)
+        text = rng.pick(CONV_TEMPLATES).format(a=animals[0], b=animals[1], c=animals[2], i=instrument, t=time)
         turns.append({
             "conversation_id": str(index + 1),
             "turn_id": str(number),
@@ -284,6 +268,6 @@ def _conversation(rng: random.Random, index: int, rows: int) -> list[dict[str, s
     return turns
 
 
-def _third(rng: random.Random, value: float, high: int) -> str:
+def _third(rng: Draws, value: float, high: int) -> str:
     """The mean of three raters between 0 and ``high``, printed as the real files do: ``2.3333``."""
     return str(round(steps(value + (rng.random() - 0.5) / 2, 0, high, 3), 4))

@@ -1,7 +1,5 @@
 """Fields that a record declares: what a table of them may hold, how it is refused, and what becomes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal

@@ -84,11 +84,11 @@ def test_there_are_forty_forms_and_each_file_has_its_line():
 
 @pytest.mark.parametrize("name", FORMS)
 def test_the_entry_that_is_right_is_proposed_and_reads_the_file(name, tmp_path):
-    expected, count, said = FORMS[name]
+    expected, count, remark = FORMS[name]
     file = read_file(FOLDER / name)
     fields = proposal(file, {"id": "form", "files": [name]})
     assert {field: fields.get(field) for field in expected} == expected
-    assert said in "\n".join(remarks(file, fields))
+    assert remark in "\n".join(remarks(file, fields))
     (tmp_path / "form.toml").write_text(entry_text(fields), encoding="utf-8")
     (task,) = tasks_of(tmp_path / "form.toml")
     assert len(read_task(task, FOLDER).rows) == count

@@ -43,21 +43,16 @@ def test_inputs_that_hold_the_label_are_a_warning_with_both_shares():
         train = [row(i, text, int(i >= 20)) for i, text in enumerate(texts)]
         return facts(splits(train, [row(99, "x")], classes=classes))["warnings"][1:]
 
-    said = "'self_blame' stands in the inputs of {} % of its rows and of 0 % of the others: do they hold the label?"
-    assert warnings(1) == [said.format(100)]
-    assert warnings(2) == [said.format(50)]
+    warning = "'self_blame' stands in the inputs of {} % of its rows and of 0 % of the others: do they hold the label?"
+    assert warnings(1) == [warning.format(100)]
+    assert warnings(2) == [warning.format(50)]
     assert warnings(3) == [] and warnings(1, ("1", "2")) == []
 
 
 def test_moments_of_numbers_and_shares_of_several_labels():
     numbers = facts(splits([row(i, "x", float(i)) for i in range(5)], [row(9, "y", 1.0)], "continuous"))
-    assert numbers["labels"]["train"] == {
-        "min": 0.0,
-        "median": 2.0,
-        "max": 4.0,
-        "mean": 2.0,
-        "std": np.std(range(5), ddof=1),
-    }
+    moments = {"min": 0.0, "median": 2.0, "max": 4.0, "mean": 2.0, "std": np.std(range(5), ddof=1)}
+    assert numbers["labels"]["train"] == moments
     assert numbers["floor"] == 0.0
     both = facts(splits([row(0, "x", (1, 1)), row(1, "y", (0, 1))], [row(9, "z", (1, 0))], "multilabel"))
     assert both["labels"]["train"] == {"a": 50.0, "b": 100.0}

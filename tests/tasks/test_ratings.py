@@ -20,8 +20,8 @@ def write(path, *lines):
 
 
 def test_several_files_merge_with_the_built_in_table(tmp_path):
-    own = [write(tmp_path / f"{name}.csv", f"mine,link,{name},4") for name in ("C", "D")]
-    found = ratings(own)
+    files = [write(tmp_path / f"{name}.csv", f"mine,link,{name},4") for name in ("C", "D")]
+    found = ratings(files)
     assert len(found) == len(ratings()) + 2
     assert found[-2:] == [Rating("mine", "link", "C", 4.0), Rating("mine", "link", "D", 4.0)]
 
@@ -38,9 +38,9 @@ def test_ratings_beside_ones_own_entries_are_found(tmp_path, capsys):
 
 
 def test_the_same_judgement_in_two_files_is_refused(tmp_path):
-    own = [write(tmp_path / f"{name}.csv", "mine,link,C,4") for name in ("one", "two")]
+    files = [write(tmp_path / f"{name}.csv", "mine,link,C,4") for name in ("one", "two")]
     with pytest.raises(BadRow, match=r"two\.csv:2: C rated mine on link at .*one\.csv:2 too"):
-        ratings(own)
+        ratings(files)
 
 
 def test_an_empty_value_is_a_gap_and_an_empty_rater_an_error(tmp_path):

@@ -38,7 +38,7 @@ def test_a_file_has_a_column_for_every_reading_and_gaps_are_empty(tmp_path):
 @given(values=st.lists(st.lists(POINTS, min_size=2, max_size=2), min_size=1, max_size=8), rater=NAMES)
 def test_what_is_written_is_what_is_read(values, rater, tmp_path_factory):
     names = list(constructs())
-    readings = [RatingReadings(f"task{k // 3}", names[k % 3], tuple(own)) for k, own in enumerate(values)]
+    readings = [RatingReadings(f"task{k // 3}", names[k % 3], tuple(points)) for k, points in enumerate(values)]
     file = written(tmp_path_factory.mktemp("readings") / "r.csv", rows_of(readings, rater))
     assert ratings_in([file]) == [
         Rating(reading.task, reading.construct, rater, reading.value)
@@ -46,20 +46,17 @@ def test_what_is_written_is_what_is_read(values, rater, tmp_path_factory):
         if reading.value is not None
     ]
     assert readings_in(file) == [
-        Repeat(reading.task, reading.construct, rater, value, place)
+        Repeat(reading.task, reading.construct, rater, value, repeat)
         for reading in readings
-        for place, value in enumerate(reading.values, start=1)
+        for repeat, value in enumerate(reading.values, start=1)
         if value is not None
     ]
 
 
-def test_a_persons_file_has_no_readings(tmp_path):
+@pytest.mark.parametrize("cell", ["warm", "nan", "inf"])
+def test_a_reading_that_is_no_number_is_refused_with_its_line_and_a_persons_file_has_none(cell, tmp_path):
     (tmp_path / "r.csv").write_text("task,construct,rater,value\na,link,A,4\n")
     assert readings_in(tmp_path / "r.csv") == []
-
-
-@pytest.mark.parametrize("cell", ["warm", "nan", "inf"])
-def test_a_reading_that_is_no_number_is_refused_with_its_line(cell, tmp_path):
     (tmp_path / "r.csv").write_text(f"task,construct,rater,value,reading_1\na,link,M,4,{cell}\n")
     with pytest.raises(BadRow, match=rf"r\.csv:2: reading '{cell}' is not a number"):
         readings_in(tmp_path / "r.csv")

@@ -14,7 +14,7 @@ from tasks.splits.loading import load
 from tasks.synthetic import PLANTED, WRITERS, lexicon, write
 
 ALL = ("conv", "empdial_ei", "epitome", "news")
-SMALL, DEMO = 800, 2400
+DEMO = 2400
 TASKS = (
     "conv_emoint", "conv_emopol", "conv_empathy", "empdial_ei", "empdial_role", "epitome_er",
     "epitome_ex", "epitome_ip", "news_distress", "news_emotion", "news_empathy",
@@ -34,7 +34,7 @@ DIGESTS = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    made = {rows: tmp_path_factory.mktemp(str(rows)) for rows in (400, SMALL, DEMO)}
+    made = {rows: tmp_path_factory.mktemp(str(rows)) for rows in (400, DEMO)}
     for rows, folder in made.items():
         write(folder, ALL, rows=rows, seed=1)
     return made
@@ -76,53 +76,27 @@ def test_a_dataset_without_a_writer_is_named_and_nothing_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_loads_with_enough_rows_and_all_classes_in_each_split(task, folders):
+def test_every_task_loads_with_enough_rows_all_classes_in_each_split_and_texts_that_the_demo_keeps(task, folders):
     splits = splits_of(task, folders[DEMO])
     assert len(splits.train) >= 1500 and len(splits.validation) >= 100 and len(splits.test) >= 200
-    assert not [warning for warning in splits.warnings if warning.startswith("class_missing")]
-
-
-def test_every_one_of_the_32_emotions_has_training_rows(folders):
-    splits = splits_of("empdial_emo", folders[400])
-    assert len({row.label for row in splits.train}) == 32
-
-
-@pytest.mark.parametrize("task", TINY)
-def test_a_few_hundred_rows_are_enough_for_the_tiny_study(task, folders):
-    splits = splits_of(task, folders[400])
-    assert min(len(getattr(splits, name)) for name in NAMES) >= 16
-    assert not splits.task.label.classes or {row.label for row in splits.train} == set(
-        range(splits.task.label.n_outputs)
-    )
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_no_text_is_longer_than_what_the_demo_keeps_of_it(task, folders):
-    splits = splits_of(task, folders[DEMO])
+    assert not [warning for warning in splits.warnings if warning.startswith("no ")]
     for row in (*splits.train, *splits.validation, *splits.test):
         assert len(pieces(row.text)) <= KEPT - (AROUND_PAIR if row.context else AROUND_TEXT)
 
 
-def test_raw_files_have_the_quirks_of_the_real_ones(folders):
-    folder = folders[SMALL]
-    epitome = (folder / "epitome/raw/dataset/emotional-reactions-reddit.csv").read_bytes()
-    assert epitome.count(b"\r\n") == SMALL + SMALL // 50 and not epitome.endswith(b"\n")
-    essays = (folder / "news_stories/raw/WASSA23_essay_level_with_labels_train.tsv").read_text(encoding="utf-8")
-    assert '""the ' in essays and "é" in essays and "Sadness/Surprise\n" in essays
-    turns = (folder / "conv/raw/WASSA23_conv_level_with_labels_train.tsv").read_text(encoding="utf-8").splitlines()
-    cells = [line.split("\t") for line in turns[1:]]
-    numbers = [turn[1] for turn in cells if turn[0] == cells[0][0]]
-    assert len(numbers) >= 10 and numbers == sorted(numbers) and cells[0][7].endswith(".0")
-    assert {len(turn[5].partition(".")[2]) for turn in cells} == {1, 4}
-    short = [turn[0] for turn in cells if sum(other[0] == turn[0] for other in cells) > 10]
-    assert short, "no conversation has a turn 10 to stand before turn 2"
+@pytest.mark.parametrize("task", [*TINY, "empdial_emo"])
+def test_a_few_hundred_rows_are_enough_for_the_tiny_study(task, folders):
+    splits = splits_of(task, folders[400])
+    assert min(len(getattr(splits, name)) for name in NAMES) >= 16
+    if splits.task.label.classes:  # of empdial_emo, 32
+        assert {row.label for row in splits.train} == set(range(splits.task.label.n_outputs))
 
 
 def test_no_word_belongs_to_two_lexicons():
     lists = [
         value
         for name, value in vars(lexicon).items()
-        if name.isupper() and isinstance(value, tuple) and name not in ("INTENTS", "EMOTIONS", "PEOPLE")
+        if name.isupper() and isinstance(value, list | tuple) and name not in ("INTENTS", "EMOTIONS", "PEOPLE")
     ]
     words = [word for one in lists for word in one]
     assert len(lists) == 10 and len(words) == len(set(words))

@@ -49,14 +49,14 @@ def test_options_of_the_built_in_tasks_stand_in_the_order_of_their_classes():
 def test_tasks_of_a_file_share_an_instruction_and_replace_single_fields(tmp_path):
     shared = 'files = ["a.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\nclasses = ["a", "b"]\n'
     shared += '[instruction]\ndomain = "a chat"\nquestion = "Is {text} warm?"\noptions = ["no", "yes"]\n'
-    own = '[[task]]\nid = "one_task"\n[[task]]\nid = "other"\n[task.instruction]\nquestion = "Is {text} cold?"\n'
-    first, second = tasks_from(tmp_path, shared + own)
+    tasks = '[[task]]\nid = "one_task"\n[[task]]\nid = "other"\n[task.instruction]\nquestion = "Is {text} cold?"\n'
+    first, second = tasks_from(tmp_path, shared + tasks)
     assert first.instruction == Instruction("Is {text} warm?", ("no", "yes"), "a chat")
     assert second.instruction == Instruction("Is {text} cold?", ("no", "yes"), "a chat")
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "reason"),
     [
         ('question = "Warm?"\noptions = ["no", "yes"]', r"instruction.question has {text} 0 times: 'Warm\?'"),
         ('question = "{text} or {text}?"\noptions = ["no", "yes"]', "instruction.question has {text} 2 times"),
@@ -70,22 +70,22 @@ def test_tasks_of_a_file_share_an_instruction_and_replace_single_fields(tmp_path
         ('question = "{text}\\u0007?"\noptions = ["a", "b"]', r"instruction.question has the control character"),
     ],
 )
-def test_a_bad_instruction_is_refused_in_one_line_with_its_file(tmp_path, table, said):
+def test_a_bad_instruction_is_refused_in_one_line_with_its_file(tmp_path, table, reason):
     message = refusal(tasks_from, tmp_path, f"{ENTRY}[instruction]\n{table}\n", error=BadEntry)
-    assert message.startswith(f"{tmp_path / 'tones.toml'}: task tones: ") and re.search(said, message)
+    assert message.startswith(f"{tmp_path / 'tones.toml'}: task tones: ") and re.search(reason, message)
 
 
 @pytest.mark.parametrize(
-    ("label", "said"),
+    ("label", "reason"),
     [
         ('kind = "continuous"', "a continuous label is no choice of one option; remove `instruction`"),
         ('kind = "multilabel"\nseparator = ";"\nclasses = ["a", "b"]', "a multilabel label is no choice of one option"),
         ('kind = "binary"', "instruction.options are in the order of `classes`, which is missing"),
     ],
 )
-def test_labels_that_are_no_choice_and_classes_without_an_order_are_refused(tmp_path, label, said):
+def test_labels_that_are_no_choice_and_classes_without_an_order_are_refused(tmp_path, label, reason):
     entry = f'id = "tones"\nfiles = ["a.csv"]\ntext = "t"\nlabel = "l"\n{label}\n'
-    with pytest.raises(BadEntry, match=said):
+    with pytest.raises(BadEntry, match=reason):
         tasks_from(tmp_path, entry + '[instruction]\nquestion = "{text}?"\noptions = ["no", "yes"]\n')
 
 

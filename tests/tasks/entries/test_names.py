@@ -30,9 +30,9 @@ def test_the_list_is_that_of_the_installed_torch():
 def test_an_entry_cannot_be_called_so_and_the_line_names_file_and_a_way_out(name, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(f'files = ["a.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\n[[task]]\nid = "{name}"\n')
-    said = refusal(Registry.load, [tmp_path], error=BadEntry)
-    assert said.startswith(f"{file}: id {name!r} ")
-    assert said.endswith(f"call the task otherwise, say {name}_task")
+    message = refusal(Registry.load, [tmp_path], error=BadEntry)
+    assert message.startswith(f"{file}: id {name!r} ")
+    assert message.endswith(f"call the task otherwise, say {name}_task")
 
 
 @pytest.mark.parametrize("name", [*LIKELY, *OF_CONTROLS])
@@ -46,11 +46,7 @@ def test_every_task_of_the_registry_has_a_free_name():
 
 
 def test_a_file_called_train_becomes_a_task_of_another_name(tmp_path, command):
-    assert (task_id("train"), task_id("Values"), task_id("training set")) == (
-        "train_task",
-        "values_task",
-        "training_set",
-    )
+    assert [*map(task_id, ("train", "Values", "training set"))] == ["train_task", "values_task", "training_set"]
     rows = [{"text": f"text {i} of some words", "label": "ab"[i % 2]} for i in range(60)]
     write_rows(tmp_path / "train.csv", rows)
     given = ("tasks", "new", tmp_path / "train.csv", "--registry", tmp_path / "mine", "--data", tmp_path)

@@ -55,9 +55,9 @@ def test_the_same_id_in_two_files_names_both(tmp_path):
     assert "a.toml" in message and "b.toml" in message
 
 
-@pytest.mark.parametrize(("name", "said"), [("epitome_er", "epitome.toml"), ("../up", "../up")])
-def test_an_id_that_is_taken_or_could_leave_its_folder_is_refused(tmp_path, name, said):
-    assert said in refusal(load, tmp_path, MINIMAL.replace("my_task", name), error=BadEntry)
+@pytest.mark.parametrize(("name", "reason"), [("epitome_er", "epitome.toml"), ("../up", "../up")])
+def test_an_id_that_is_taken_or_could_leave_its_folder_is_refused(tmp_path, name, reason):
+    assert reason in refusal(load, tmp_path, MINIMAL.replace("my_task", name), error=BadEntry)
 
 
 @pytest.mark.parametrize("field", ["id", "files", "text", "label", "kind"])
@@ -67,7 +67,7 @@ def test_a_missing_mandatory_field_is_named(tmp_path, field):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "reason"),
     [
         ('history = "everything"', "none, previous, all"),
         ('theme = "abstrakt"', "direct, abstract, adjacent"),
@@ -82,9 +82,9 @@ def test_a_missing_mandatory_field_is_named(tmp_path, field):
         ('family = "epitome"\nsplit_salt = 99', "epitome.toml"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_what_would(tmp_path, line, said):
+def test_a_value_that_does_not_fit_is_refused_with_what_would(tmp_path, line, reason):
     message = refusal(load, tmp_path, MINIMAL + line + "\n", error=BadEntry)
-    assert said in message and "mine.toml" in message
+    assert reason in message and "mine.toml" in message
 
 
 def test_a_folder_of_entries_that_is_not_there_is_an_error(tmp_path):
@@ -92,11 +92,8 @@ def test_a_folder_of_entries_that_is_not_there_is_an_error(tmp_path):
         Registry.load([tmp_path / "absent"])
 
 
-def test_a_lone_task_searches_its_own_split_salt(tmp_path):
+def test_tasks_of_one_family_get_one_split_salt_and_a_lone_task_searches_its_own(tmp_path):
     assert load(tmp_path, MINIMAL).task("my_task").split_salt is None
-
-
-def test_tasks_of_one_family_get_one_split_salt(tmp_path):
     registry = load(tmp_path, MINIMAL + 'family = "epitome"\n')
     assert registry.task("my_task").split_salt == registry.task("epitome_er").split_salt is not None
     assert registry.task("mi_behavior").split_salt == registry.task("mi_adherent").split_salt == 0

@@ -55,11 +55,11 @@ def test_batches_of_the_published_code_weigh_the_last_posts_more():
 
 def slow_runs(values, form):
     runs, start = [], None
-    for place, value in enumerate([*values, 0]):
+    for position, value in enumerate([*values, 0]):
         if value and start is None:
-            start = place
+            start = position
         elif not value and start is not None:
-            last = place - 1 if form != "corrected" and place == len(values) else place
+            last = position - 1 if form != "corrected" and position == len(values) else position
             runs.append(set(range(start, last)))
             start = None
     return runs

@@ -113,7 +113,7 @@ class Counted(str):
 
 
 def test_a_header_of_many_columns_is_compared_in_linear_time(tmp_path):
-    header = [Counted(f"column {place}") for place in range(3000)]
+    header = [Counted(f"column {number}") for number in range(3000)]
     check_header(tmp_path / "wide.csv", header)
     assert next(Counted.compared) < 10 * len(header)
 

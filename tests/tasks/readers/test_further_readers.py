@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.errors import BadEntry, MissingData
 from tasks.readers import read, read_task
-from tasks.readers.published import value_of
+from tasks.readers.labels import value_of
 from tasks.registry import Registry
 from tasks.synthetic import write
 from tasks.task import Turn
@@ -62,7 +62,7 @@ def test_human_questions_are_those_that_people_labelled(dialogue):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "reason"),
     [
         ("[1, 2]", "[1]", "differ in length"),
         ("[1, 2]", "[1, 9]", "names a sentence"),
@@ -72,11 +72,11 @@ def test_human_questions_are_those_that_people_labelled(dialogue):
         ("c1,2,", "c1,two,", "utterance_idx 'two'"),
     ],
 )
-def test_lists_that_do_not_fit_are_refused_with_their_line(dialogue, old, new, said):
+def test_lists_that_do_not_fit_are_refused_with_their_line(dialogue, old, new, reason):
     file = dialogue / QACT.files[0]
     file.write_text(file.read_text().replace(old, new))
     message = refusal(read, QACT, dialogue)
-    assert f"{file}:3" in message and said in message
+    assert f"{file}:3" in message and reason in message
 
 
 def test_without_the_full_file_the_test_set_is_read_and_that_is_said(tmp_path):
@@ -106,11 +106,13 @@ SESSIONS = (
 )
 
 
-def test_interviews_keep_agreed_codes_after_the_latest_post(tmp_path):
+def test_interviews_keep_agreed_codes_after_the_latest_post_and_before_every_later_sentence(tmp_path):
     data = written(tmp_path, SESSIONS, MI.files[0])
     rows = read(MI, data)
     assert [(row.id, row.text) for row in rows] == [("1:3", "why so?"), ("1:5", "do this"), ("2:1", "no post yet")]
     assert [row.context for row in rows] == [(Turn("speaker", "first post"),), (Turn("speaker", "second post"),), ()]
+    later = [("speaker", "second post"), ("listener", "do this"), ("listener", "hm")]
+    assert [[*row.after] for row in rows] == [later, later[2:], [("listener", "well")]]
     assert labels(MI, data) == ["Open Question", "Direct", "Affirm"]
     assert labels(ADHERENT, data) == ["Adherent", "Non-adherent", "Adherent"]
 
@@ -129,9 +131,6 @@ def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path):
     assert [(row.id, row.text, row.label) for row in rows] == [("111", "pray", 1), ("333", "be safe,\nall", 1)]
     assert [row.marks for row in rows] == [(1, 0, 1), (1, 1, 1)]
     assert notes == ("1 of 3 rows have no text; left out",)
-
-
-def test_a_join_needs_two_files(tmp_path):
     with pytest.raises(BadEntry, match="labels, texts"):
         read(replace(HOPE, files=HOPE.files[:1]), tmp_path)
 
@@ -139,8 +138,8 @@ def test_a_join_needs_two_files(tmp_path):
 def test_a_strategy_alone_is_a_yes_or_no_of_every_turn(tmp_path):
     write(tmp_path, ["esconv"], rows=120, seed=1)
     every = read(QUESTION, tmp_path)
-    asked = {row.id for row in every if row.label == 1}
-    assert asked == {row.id for row in read(STRATEGY, tmp_path) if row.label == 0}
+    questions = {row.id for row in every if row.label == 1}
+    assert questions == {row.id for row in read(STRATEGY, tmp_path) if row.label == 0}
     assert len(every) > len(read(STRATEGY, tmp_path))
 
 
@@ -150,13 +149,17 @@ CHATS = (
 )
 
 
-def test_every_second_reply_changes_places_with_the_neighbouring_chats(tmp_path):
+def test_every_second_reply_changes_places_with_the_neighbouring_chats_and_questions_lose_their_marks(tmp_path):
     rows = read(REPLY, written(tmp_path, CHATS, REPLY.files[0]))
     assert [(row.context[0].text, row.text, row.label) for row in rows] == [
         ("hi", "hello ?", 1), ("how", "do you ?", 0), ("ok", "yes", 1), ("yo", "hm .", 1), ("so", "fine .", 0),
         ("lone", "good", 1), ("last", "?", 1),
     ]  # fmt: skip
     assert len({row.group for row in rows}) == 3 and len({row.block for row in rows}) == 2
+    rows = read(ASKED, written(tmp_path, CHATS, ASKED.files[0]))
+    assert [(row.text, row.label) for row in rows] == [
+        ("hello", 1), ("fine .", 0), ("yes", 0), ("hm .", 0), ("do you", 1), ("good", 0),
+    ]  # fmt: skip
 
 
 lists = st.lists(st.text() | st.sampled_from(["", ", ", "a, b", "don't"]) | st.integers()).map(repr)
@@ -175,13 +178,7 @@ def test_lists_in_cells_are_what_python_reads(cell):
     assert repr(value_of(cell)) == repr(expected)
 
 
-def test_questions_lose_their_marks(tmp_path):
-    rows = read(ASKED, written(tmp_path, CHATS, ASKED.files[0]))
-    assert [(row.text, row.label) for row in rows] == [
-        ("hello", 1), ("fine .", 0), ("yes", 0), ("hm .", 0), ("do you", 1), ("good", 0),
-    ]  # fmt: skip
-
-
+TESTED, FLAT_FILES = "empqt/derived/test_set.csv", QUESTION.columns["fallback_files"]
 FLAT = "1.0 0 0 hi EOS 1.0 1 1 [Questions] why?\n"
 OTHER_SHAPES = (
     {"dialog": 1},
@@ -194,13 +191,9 @@ OTHER_SHAPES = (
 
 
 @pytest.mark.parametrize(
-    ("task", "files", "said"),
+    ("task", "files", "reason"),
     [
-        (
-            QACT,
-            {"empqt/derived/test_set.csv": "index,id,utterance_truncated,type,intent\n0,a-b,Why?,Irony,Support\n"},
-            ":2: the id",
-        ),
+        (QACT, {TESTED: "index,id,utterance_truncated,type,intent\n0,a-b,Why?,Irony,Support\n"}, ":2: the id"),
         (MI, {MI.files[0]: SESSIONS.replace("listener,hello", "robot,hello")}, ":3: author"),
         (MI, {MI.files[0]: SESSIONS.replace("Direct", "Command")}, ":6:"),
         (HOPE, hope_files("1.11E+02,pray\n"), "none of the 3 ids"),
@@ -208,11 +201,7 @@ OTHER_SHAPES = (
         *((STRATEGY, {STRATEGY.files[0]: json.dumps(value)}, "ESConv.json: conversation 0") for value in OTHER_SHAPES),
         (STRATEGY, {STRATEGY.files[0]: "[\n{,]"}, "ESConv.json:2: not valid JSON"),
         *(
-            (
-                QUESTION,
-                dict.fromkeys(QUESTION.columns["fallback_files"], f"{FLAT}{line}\n"),
-                "devWithStrategy_short.tsv:2",
-            )
+            (QUESTION, dict.fromkeys(FLAT_FILES, f"{FLAT}{line}\n"), "devWithStrategy_short.tsv:2")
             for line in ("hello", "1.0 0 3 only the seeker", "1.0 1 3 no strategy", "1.0 1 x [Other] text")
         ),
         *(
@@ -221,10 +210,10 @@ OTHER_SHAPES = (
         ),
     ],
 )
-def test_what_no_reader_can_use_is_refused_in_one_line_with_its_place(tmp_path, task, files, said):
+def test_what_no_reader_can_use_is_refused_in_one_line_with_its_place(tmp_path, task, files, reason):
     for name, content in files.items():
         written(tmp_path, content, name)
-    assert said in refusal(read, task, tmp_path)
+    assert reason in refusal(read, task, tmp_path)
 
 
 def test_labels_may_be_renamed_dropped_and_joined(tmp_path):

@@ -64,8 +64,8 @@ def test_labels_that_differ_by_case_or_space_are_warned_of_with_the_line_to_writ
 def test_three_spellings_of_two_labels_say_how_to_join_them(tmp_path):
     assert 'write relabel = { "Yes" = "yes" }' in refusal(load, a_task(tmp_path, ["yes", "no", "yes", "Yes"]), tmp_path)
     task = a_task(tmp_path, ["yes", "no", "YES"], 'kind = "binary"\nclasses = ["no", "yes"]\n')
-    said = refusal(load, task, tmp_path)
-    assert 'is not one of no, yes; written otherwise it is: relabel = { "YES" = "yes" }' in said
+    reason = refusal(load, task, tmp_path)
+    assert 'is not one of no, yes; written otherwise it is: relabel = { "YES" = "yes" }' in reason
 
 
 def test_an_empty_label_points_to_drop_labels_and_that_counts_them(tmp_path):
@@ -105,7 +105,7 @@ def test_the_sets_that_data_name_are_the_published_ones(tmp_path, column):
     splits = load(task, tmp_path, "as-published")
     assert [len(splits.train), len(splits.validation), len(splits.test)] == [60, 20, 30]
     assert all(row.text.startswith("test ") for row in splits.test) and splits.warnings == ()
-    assert splits.known == ("train", "validation", "test")
+    assert splits.published == ("train", "validation", "test")
     clean = load(task, tmp_path)
     assert 'splits = "as-published"' in clean.warnings[0] and len(clean.test) != 30
 
@@ -123,7 +123,7 @@ def test_without_a_validation_set_a_tenth_of_trains_groups_is_drawn_and_that_is_
     splits = load(task, tmp_path, "as-published")
     assert 4 <= len(splits.validation) <= 8 and len(splits.train) + len(splits.validation) == 60
     assert not {row.group for row in splits.train} & {row.group for row in splits.validation}
-    assert len(splits.test) == 30 and splits.known == ("test",)
+    assert len(splits.test) == 30 and splits.published == ("test",)
     assert any(warning.startswith("approximate: the data name no validation set") for warning in splits.warnings)
 
 
@@ -136,7 +136,7 @@ def test_a_leak_of_published_sets_is_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "reason"),
     [
         (FILES.replace("dev.csv", "other.csv"), "`split_files.validation` 'other.csv' is not one of `files`"),
         (FILES.replace("validation =", "vali ="), "`split_files.vali` is no set; did you mean 'valid"),
@@ -148,9 +148,9 @@ def test_a_leak_of_published_sets_is_said(tmp_path):
         (FILES + 'reader = "esconv"\n', "`split_files` is for the readers 'table', 'turns' and 'aligned'"),
     ],
 )
-def test_sets_that_do_not_fit_the_files_are_refused_in_the_entry(tmp_path, more, said):
+def test_sets_that_do_not_fit_the_files_are_refused_in_the_entry(tmp_path, more, reason):
     message = refusal(official, tmp_path, more, error=BadEntry)
-    assert said in message and "mine.toml" in message
+    assert reason in message and "mine.toml" in message
 
 
 def test_a_cell_that_names_no_set_is_refused_with_its_line(tmp_path):
@@ -159,13 +159,6 @@ def test_a_cell_that_names_no_set_is_refused_with_its_line(tmp_path):
     (tmp_path / "all.csv").write_text(table.replace("g0train,train", "g0train,1", 1))
     with pytest.raises(BadInput, match=r"all\.csv:2: fold '1' is no set; sets are train, "):
         read(task, tmp_path)
-
-
-def test_a_column_of_sets_is_proposed(tmp_path):
-    official(tmp_path, 'split_column = "fold"\n', column=True)
-    path = tmp_path / "all.csv"
-    assert proposal(read_file(path), {})["split_column"] == "fold"
-    assert proposal(read_file(path), {})["label"] != "fold"
 
 
 def test_a_new_task_of_twelve_rows_takes_folds_when_asked(tmp_path, capsys):

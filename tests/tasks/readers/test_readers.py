@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from tasks.errors import BadEntry, MissingData
+from tasks.errors import MissingData
 from tasks.readers import read, read_task
 from tasks.task import Dataset, Label, Task, Turn
 from tests.support.task_files import refusal, written
@@ -24,16 +24,11 @@ def texts(task, data):
     return [row.text for row in read(task, data)]
 
 
-def test_a_table_gives_one_example_per_row(tmp_path):
+def test_a_table_gives_one_example_per_row_and_the_classes_that_the_entry_leaves_out(tmp_path):
     first, second = read(table_task(), written(tmp_path, SHORT))
     assert (first.id, first.group, first.block, first.text, first.label) == ("0", "0", "0", "good day", 1)
     assert (second.id, second.context, second.label) == ("1", (), 0)
-
-
-def test_classes_that_the_entry_leaves_out_are_the_sorted_labels(tmp_path):
-    task = table_task()
-    assert read_task(task, written(tmp_path, SHORT)).task.label.classes == ("no", "yes")
-    assert task.label.classes == ()
+    assert read_task(table_task(), tmp_path).task.label.classes == ("no", "yes")  # sorted
 
 
 @pytest.mark.parametrize(
@@ -147,7 +142,7 @@ MANY = "text,label\n" + "".join(f"some words,{i}\n" for i in range(101))
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         ("", "my.csv:1: the file is empty"),
         ("text,labels\na,b\n", "my.csv:1: no column 'label'; did you mean 'labels'?"),
@@ -164,12 +159,12 @@ MANY = "text,label\n" + "".join(f"some words,{i}\n" for i in range(101))
         (MANY, "101 distinct labels"),
     ],
 )
-def test_a_broken_table_is_refused_with_file_and_line(tmp_path, content, said):
-    assert said in refusal(read, table_task(), written(tmp_path, content))
+def test_a_broken_table_is_refused_with_file_and_line(tmp_path, content, reason):
+    assert reason in refusal(read, table_task(), written(tmp_path, content))
 
 
 @pytest.mark.parametrize(
-    ("task", "content", "said"),
+    ("task", "content", "reason"),
     [
         (BINARY, SHORT + "so so,maybe\n", "3 distinct labels"),
         (PARQUET, SHORT, "my.parquet"),
@@ -190,9 +185,9 @@ def test_a_broken_table_is_refused_with_file_and_line(tmp_path, content, said):
         ),
     ],
 )
-def test_what_an_entry_does_not_allow_is_refused_with_its_line(tmp_path, task, content, said):
+def test_what_an_entry_does_not_allow_is_refused_with_its_line(tmp_path, task, content, reason):
     message = refusal(read, task, written(tmp_path, content, task.files[0]))
-    assert all(part in message for part in said.split(" ... "))
+    assert all(part in message for part in reason.split(" ... "))
 
 
 def test_a_continuous_label_stays_a_number(tmp_path):
@@ -210,8 +205,3 @@ def test_a_missing_file_says_how_to_get_it(tmp_path):
     task = replace(table_task(), dataset=Dataset("mine", "Mine", "mine", access="ask the authors"))
     with pytest.raises(MissingData, match=r"my\.csv.*ask the authors"):
         read(task, tmp_path)
-
-
-def test_an_unknown_format_lists_the_known_ones(tmp_path):
-    with pytest.raises(BadEntry, match=r"\.jsonl"):
-        read(table_task("my.xlsx"), written(tmp_path, SHORT, "my.xlsx"))

@@ -1,7 +1,5 @@
 """Tasks of seven further families hold the texts, labels and groups that a plain reading by csv or json gives."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -31,7 +31,7 @@ def task_of(folder, more, *, files=("talk.csv",), label="move", kind="multiclass
 
 
 def rows_of_table(dialogues=DIALOGUES):
-    return [(id, str(place), *turn) for id, said in dialogues.items() for place, turn in enumerate(said, start=1)]
+    return [(id, str(number), *turn) for id, turns in dialogues.items() for number, turn in enumerate(turns, start=1)]
 
 
 def write_table(path, rows, header=HEADER):
@@ -45,8 +45,8 @@ def write_json(path, value):
     path.write_text(json.dumps(value, indent=1), encoding="utf-8")
 
 
-def named(said):
-    return [{"who": who, "said": text, "move": move} for who, text, move in said]
+def named(turns):
+    return [{"who": who, "said": text, "move": move} for who, text, move in turns]
 
 
 def told(rows, task):
@@ -61,9 +61,9 @@ def told(rows, task):
 def by_hand(dialogues, only=None):
     """The same from the dialogues themselves, without a reader."""
     return [
-        (id, [t for _, t, _ in said[:i]], text, move, [t for _, t, _ in said[i + 1 :]])
-        for id, said in dialogues.items()
-        for i, (who, text, move) in enumerate(said)
+        (id, [t for _, t, _ in turns[:i]], text, move, [t for _, t, _ in turns[i + 1 :]])
+        for id, turns in dialogues.items()
+        for i, (who, text, move) in enumerate(turns)
         if move and (only is None or who == only)
     ]
 
@@ -89,7 +89,7 @@ def test_without_numbers_the_order_is_that_of_the_file_though_dialogues_alternat
 
 
 def test_rows_of_others_and_rows_without_a_label_stand_in_the_context_alone(tmp_path):
-    every = {id: [(who, text, move or "other") for who, text, move in said] for id, said in DIALOGUES.items()}
+    every = {id: [(who, text, move or "other") for who, text, move in turns] for id, turns in DIALOGUES.items()}
     write_table(tmp_path / "talk.csv", rows_of_table(every))
     task, examples, _ = read_task(task_of(tmp_path, TABLE + 'only = ["helper"]\n'), tmp_path)
     assert told(examples, task) == by_hand(every, only="helper")
@@ -101,50 +101,40 @@ def test_who_speaks_first_is_the_speaker_unless_roles_say_who_is(tmp_path):
     assert by_place[0].context == (Turn("speaker", "I lost my job."),)
     assert [turn.speaker for turn in by_place[2].context] == ["speaker", "listener"]  # the helper began
     roles = 'roles = { client = "speaker", helper = "listener" }\n'
-    said = read(task_of(tmp_path, TABLE + DROP + roles), tmp_path)
-    assert [turn.speaker for turn in said[2].context] == ["listener", "speaker"]
+    with_roles = read(task_of(tmp_path, TABLE + DROP + roles), tmp_path)
+    assert [turn.speaker for turn in with_roles[2].context] == ["listener", "speaker"]
     nobody = read(task_of(tmp_path, TABLE.replace('speaker = "who"\n', "") + DROP), tmp_path)
     assert [turn.speaker for turn in nobody[2].context] == ["speaker", "listener"]
 
 
+BY_ID = {id: {"dialog": named(turns)} for id, turns in DIALOGUES.items()}
+UNLABELLED = {id: {"dialog": [{"who": who, "said": text} for who, text, _ in turns]} for id, turns in DIALOGUES.items()}
+MARKS = {id: {"marks": [[f" {text}", move] for _, text, move in turns if move]} for id, turns in DIALOGUES.items()}
+
+
 @pytest.mark.parametrize(
-    ("shape", "value", "more"),
+    ("value", "more"),
     [
-        (
-            "a list of dialogues",
-            [{"id": id, "dialog": named(said)} for id, said in DIALOGUES.items()],
-            'group = "id"\n',
-        ),
-        ("an object of dialogues", {id: {"dialog": named(said)} for id, said in DIALOGUES.items()}, ""),
-        (
-            "dialogues inside an object",
-            {"meta": {"version": 1}, "data": {"logs": {id: {"dialog": named(said)} for id, said in DIALOGUES.items()}}},
-            'dialogues = "data.logs"\n',
-        ),
-        (
-            "labels beside the turns",
-            {
-                id: {
-                    "dialog": [{"who": who, "said": text} for who, text, _ in said],
-                    "marks": [[f" {text}", move] for _, text, move in said if move],
-                }
-                for id, said in DIALOGUES.items()
-            },
-            'annotations = "marks"\nannotation_text = "0"\n',
-        ),
+        ([{"id": id, **dialogue} for id, dialogue in BY_ID.items()], 'group = "id"\n'),
+        (BY_ID, ""),
+        ({"meta": {"version": 1}, "data": {"logs": BY_ID}}, 'dialogues = "data.logs"\n'),
+        ({id: UNLABELLED[id] | MARKS[id] for id in MARKS}, 'annotations = "marks"\nannotation_text = "0"\n'),
     ],
+    ids=["a list of dialogues", "an object of dialogues", "dialogues inside an object", "labels beside the turns"],
 )
-def test_nested_json_is_read_as_the_table_is(tmp_path, shape, value, more):
+def test_nested_json_is_read_as_the_table_is(tmp_path, value, more):
     write_json(tmp_path / "talk.json", value)
     label = "1" if "annotations" in more else "move"
     task = task_of(tmp_path, NESTED + more + DROP, files=("talk.json",), label=label)
     task, examples, notes = read_task(task, tmp_path)
-    assert told(examples, task) == by_hand(DIALOGUES), shape
+    assert told(examples, task) == by_hand(DIALOGUES)
     assert not [note for note in notes if "belong to no turn" in note]
 
 
 def test_a_list_of_lists_of_pairs_and_a_list_of_strings_are_dialogues(tmp_path):
-    write_json(tmp_path / "talk.json", [[[who, text, move] for who, text, move in said] for said in DIALOGUES.values()])
+    write_json(
+        tmp_path / "talk.json", [[[who, text, move] for who, text, move in turns] for turns in DIALOGUES.values()]
+    )
     more = 'turns = "."\nspeaker = "0"\n' + DROP
     entry = task_of(tmp_path, more, files=("talk.json",), label="2")
     entry.columns["text"] = "1"
@@ -161,8 +151,8 @@ def test_a_list_of_lists_of_pairs_and_a_list_of_strings_are_dialogues(tmp_path):
 
 
 def test_labels_of_a_turn_may_be_a_list(tmp_path):
-    said = [{"who": "client", "said": "Ah.", "move": ["a", "b"]}, {"who": "helper", "said": "Oh.", "move": ["b"]}]
-    write_json(tmp_path / "talk.json", [{"dialog": said}])
+    turns = [{"who": "client", "said": "Ah.", "move": ["a", "b"]}, {"who": "helper", "said": "Oh.", "move": ["b"]}]
+    write_json(tmp_path / "talk.json", [{"dialog": turns}])
     for separator in ("[]", ";"):
         more = NESTED + f'separator = "{separator}"\n'
         task, rows, _ = read_task(task_of(tmp_path, more, files=("talk.json",), kind="multilabel"), tmp_path)
@@ -170,9 +160,9 @@ def test_labels_of_a_turn_may_be_a_list(tmp_path):
 
 
 def test_labels_that_belong_to_no_turn_are_counted_and_a_repeated_text_takes_the_next_label(tmp_path):
-    said = [("a", "Yes.", "first"), ("b", "Well.", ""), ("a", "Yes.", "second")]
+    turns = [("a", "Yes.", "first"), ("b", "Well.", ""), ("a", "Yes.", "second")]
     dialogue = {
-        "dialog": [{"who": who, "said": text} for who, text, _ in said],
+        "dialog": [{"who": who, "said": text} for who, text, _ in turns],
         "marks": [["Yes.", "first"], ["Nobody said this.", "lost"], ["Yes.", "second"]],
     }
     write_json(tmp_path / "talk.json", [dialogue, dialogue])
@@ -199,55 +189,46 @@ def test_history_and_later_cut_what_is_read_and_splits_never_divide_a_dialogue(t
     groups = [{row.group for row in part} for part in (splits.train, splits.validation, splits.test)]
     assert sum(map(len, groups)) == len(set.union(*groups)) == 60
     for row in (*splits.train, *splits.test):
-        place = int(row.text.split()[1])
-        assert [turn.text.split()[1] for turn in row.context] == [str(i) for i in range(max(0, place - 2), place)]
+        number = int(row.text.split()[1])
+        assert [turn.text.split()[1] for turn in row.context] == [str(i) for i in range(max(0, number - 2), number)]
 
 
 def test_numbers_are_counted_and_not_spelled_and_silence_is_no_turn(tmp_path):
-    said = [("ab"[i % 2], "" if i == 4 else f"turn {i}", "xy"[i % 2]) for i in range(12)]
-    rows = rows_of_table({"d": said})
+    turns = [("ab"[i % 2], "" if i == 4 else f"turn {i}", "xy"[i % 2]) for i in range(12)]
+    rows = rows_of_table({"d": turns})
     random.Random(4).shuffle(rows)
     write_table(tmp_path / "talk.csv", rows)
     examples = read(task_of(tmp_path, TABLE + "skip_empty = true\n", kind="binary"), tmp_path)
     spoken = [f"turn {i}" for i in range(12) if i != 4]
     assert [row.text for row in examples] == spoken
-    for place, row in enumerate(examples):
-        assert [turn.text for turn in (*row.context, *row.after)] == spoken[:place] + spoken[place + 1 :]
+    for number, row in enumerate(examples):
+        assert [turn.text for turn in (*row.context, *row.after)] == spoken[:number] + spoken[number + 1 :]
 
 
 def test_columns_of_ids_and_of_what_dialogues_share_are_taken(tmp_path):
     rows = [(*row, f"id{number}", f"article {row[0]}") for number, row in enumerate(rows_of_table())]
     write_table(tmp_path / "talk.csv", rows, HEADER + ",own,article")
     examples = read(task_of(tmp_path, TABLE + DROP + 'row_id = "own"\nblock = "article"\n'), tmp_path)
-    assert [(row.id, row.group, row.block) for row in examples] == [
-        ("id1", "d7", "article d7"),
-        ("id3", "d2", "article d2"),
-        ("id5", "d2", "article d2"),
-    ]
+    assert [(row.id, row.group) for row in examples] == [("id1", "d7"), ("id3", "d2"), ("id5", "d2")]
+    assert [row.block for row in examples] == ["article d7", "article d2", "article d2"]
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("second", "reason"),
     [
-        (
-            [("d", 1, "a", "Yes.", "x"), ("d", 1, "b", "No.", "x")],
-            "talk.csv:3: its text differs from that of the same turn",
-        ),
-        (
-            [("d", 1, "a", "Yes.", "x"), ("d", 1, "a", "Yes.", "y")],
-            "talk.csv:3: its annotator has labelled the turn at",
-        ),
+        (("d", 1, "b", "No.", "x"), "talk.csv:3: its text differs from that of the same turn"),
+        (("d", 1, "a", "Yes.", "y"), "talk.csv:3: its annotator has labelled the turn at"),
     ],
 )
-def test_annotators_that_contradict_each_other_on_a_turn_are_refused(tmp_path, rows, said):
-    write_table(tmp_path / "talk.csv", rows)
+def test_annotators_that_contradict_each_other_on_a_turn_are_refused(tmp_path, second, reason):
+    write_table(tmp_path / "talk.csv", [("d", 1, "a", "Yes.", "x"), second])
     more = 'group = "dialogue"\nturn = "number"\nannotator = "who"\n'
     message = refusal(read, task_of(tmp_path, more, kind="binary"), tmp_path)
-    assert said in message and "talk.csv:2" in message
+    assert reason in message and "talk.csv:2" in message
 
 
 @pytest.mark.parametrize(
-    ("more", "change", "said"),
+    ("more", "change", "reason"),
     [
         ('only = ["helpr"]\n', None, "`only` 'helpr' speaks no turn; did you mean 'helper'"),
         ('roles = { client = "speaker" }\n', None, "speaker 'helper' has no role; add it to `roles`"),
@@ -258,32 +239,28 @@ def test_annotators_that_contradict_each_other_on_a_turn_are_refused(tmp_path, r
         ("", ("d7,2", ",2"), "talk.csv:3: dialogue is empty; every turn names its dialogue"),
     ],
 )
-def test_what_is_wrong_is_one_line_with_its_place(tmp_path, more, change, said):
+def test_what_is_wrong_is_one_line_with_its_place(tmp_path, more, change, reason):
     write_table(tmp_path / "talk.csv", rows_of_table())
     if change:
         path = tmp_path / "talk.csv"
         path.write_text(path.read_text().replace(*change))
-    assert said in refusal(lambda: read(task_of(tmp_path, TABLE + DROP + more), tmp_path))
+    assert reason in refusal(lambda: read(task_of(tmp_path, TABLE + DROP + more), tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("value", "more", "said"),
+    ("value", "more", "reason"),
     [
         ({"logs": [1]}, 'dialogues = "log"\nturns = "dialog"\n', "has no 'log'; did you mean 'logs'"),
-        (
-            [{"dialogue": []}],
-            'turns = "dialog"\n',
-            "dialogue 0, an object of 1 lists of values, has no 'dialog'; did you mean",
-        ),
+        ([{"dialogue": []}], 'turns = "dialog"\n', "dialogue 0, an object of 1 lists of values, has no 'dialog'; did"),
         ([{"dialog": 3}], 'turns = "dialog"\n', "`turns` 'dialog' leads to a single value; name its list of turns"),
         (3, 'turns = "dialog"\n', "leads to a single value; name a list or an object of dialogues"),
         ([{"dialog": [{"sad": "x", "move": "y"}]}], 'turns = "dialog"\n', "no turn and no dialogue has 'said'"),
         ([{"dialog": [{"said": ["x"], "move": "y"}]}], 'turns = "dialog"\n', "column 'said' holds a list"),
     ],
 )
-def test_a_path_that_leads_nowhere_says_what_is_there(tmp_path, value, more, said):
+def test_a_path_that_leads_nowhere_says_what_is_there(tmp_path, value, more, reason):
     write_json(tmp_path / "talk.json", value)
-    assert said in refusal(read, task_of(tmp_path, more, files=("talk.json",)), tmp_path)
+    assert reason in refusal(read, task_of(tmp_path, more, files=("talk.json",)), tmp_path)
 
 
 WORDS = some.text(some.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=6)
@@ -293,11 +270,11 @@ WORDS = some.text(some.characters(codec="utf-8", categories=("L", "N", "P")), mi
 @given(some.lists(some.lists(some.tuples(some.sampled_from("ab"), WORDS, some.sampled_from("xy")), min_size=1, max_size=5), min_size=2, max_size=5), some.randoms(use_true_random=False))  # fmt: skip  # noqa: E501
 def test_a_table_and_nested_json_of_the_same_dialogues_give_the_same_rows(tmp_path_factory, dialogues, rng):
     folder = tmp_path_factory.mktemp("same")
-    ids = {str(number): said for number, said in enumerate(dialogues)}
+    ids = {str(number): turns for number, turns in enumerate(dialogues)}
     rows = rows_of_table(ids)
     rng.shuffle(rows)
     write_table(folder / "talk.csv", rows)
-    write_json(folder / "talk.json", [{"dialog": named(said)} for said in dialogues])
+    write_json(folder / "talk.json", [{"dialog": named(turns)} for turns in dialogues])
     classes = 'classes = ["x", "y"]\n'
     one = read(task_of(folder, TABLE + classes), folder)
     other = read(task_of(folder, NESTED + classes, files=("talk.json",)), folder)

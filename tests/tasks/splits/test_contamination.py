@@ -1,5 +1,7 @@
 """Contacts count what a test shares with training data; measures are kept."""
 
+from itertools import product
+
 import pytest
 
 from adapters_store import Store
@@ -51,23 +53,12 @@ def test_another_dataset_of_the_family_shares_blocks_and_another_family_nothing_
     assert (stranger.same_row, stranger.same_group, stranger.groups_in_train) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(("equal", "is_contaminated"), [(1, False), (4, False), (5, True)])
-def test_up_to_two_percent_of_equal_texts_does_not_mark_a_pair(equal, is_contaminated):
-    test = [row(f"t{i}", f"{STORY} {'qwertz ' * 9} {i * 7919}") for i in range(200)]
-    train = [row(f"o{i}", test[i].text) for i in range(equal)]
-    test = [
-        one._replace(text=f"{i * 104729} {'abcdefg'[i % 7] * 9} {i}") if i >= equal else one
-        for i, one in enumerate(test)
-    ]
-    assert one(splits("t", [], test), splits("o", train, [], "else", "elsewhere")).is_contaminated is is_contaminated
-
-
 def test_a_task_in_folds_is_compared_with_itself_fold_by_fold():
     rows = [row(str(i), f"number {i} of many", f"g{i}") for i in range(6)]
     folds = (splits("t", rows[:3], rows[3:]), splits("t", rows[3:], rows[:3]))
     whole = splits("t", rows[:3], rows)
-    own = Splits(whole.task, whole.train, (), whole.test, whole.content_hash, (), folds=folds)
-    found = contacts({"t": own, "u": splits("u", rows[:3], rows[3:])}, [("t", "t"), ("t", "u")])
+    in_folds = Splits(whole.task, whole.train, (), whole.test, whole.content_hash, (), folds=folds)
+    found = contacts({"t": in_folds, "u": splits("u", rows[:3], rows[3:])}, [("t", "t"), ("t", "u")])
     assert (found[0].n_test, found[0].same_row, found[0].is_contaminated) == (6, 0, False)
     assert found[1].same_row == 3
 
@@ -76,12 +67,7 @@ def test_contacts_are_measured_once_and_kept(tmp_path, monkeypatch):
     store = Store(tmp_path / "runs")
     both = {name: splits(name, [row("a", STORY)], [row("b", name)]) for name in ("one", "two")}
     first = contacts_of(both, store)
-    assert [(found.target, found.intermediate) for found in first] == [
-        ("one", "one"),
-        ("one", "two"),
-        ("two", "one"),
-        ("two", "two"),
-    ]
+    assert [(found.target, found.intermediate) for found in first] == [*product(both, both)]
     monkeypatch.setattr("harness.study.measures.contacts", lambda *_: pytest.fail("computed again"))
     assert contacts_of(both, store) == first
     content = next((tmp_path / "runs/measures").glob("*/measure.json")).read_text()
@@ -94,12 +80,18 @@ def test_what_was_not_compared_is_kept_with_the_counts(tmp_path, monkeypatch):
     both = {name: splits(name, [row("a", STORY)], [row("b", f"{STORY} {name}")]) for name in ("one", "two")}
     assert one(both["one"], both["two"]).near_text == 1  # met in the sorted orders
     contacts_of(both, store)
-    kept = store.measure(CONTAMINATION, contamination_inputs({name: facts_of(own) for name, own in both.items()}))
+    kept = store.measure(CONTAMINATION, contamination_inputs({name: facts_of(part) for name, part in both.items()}))
     assert kept.result["left_out"]["grams"] > 0 and kept.result["left_out"]["texts"] == 3
 
 
-@pytest.mark.parametrize(("same_pair", "near_text"), [(3, 0), (0, 3)])
-def test_equal_rows_mark_a_pair_and_so_do_nearly_equal_texts(same_pair, near_text):
-    counts = {"n_test": 100, "n_long": 100, "same_row": 0, "same_group": 0, "same_text": 0, "n_groups": 100}
-    contact = Contact("t", "o", **counts, same_pair=same_pair, near_text=near_text, groups_in_train=0)
-    assert contact.is_contaminated
+@pytest.mark.parametrize(
+    ("shared", "is_contaminated"),
+    [
+        *(({name: 1}, True) for name in ("same_row", "same_group")),
+        *(({name: count}, count > 4) for name in ("same_pair", "near_text") for count in (1, 4, 5)),
+        ({"same_text": 200}, False),
+    ],
+)
+def test_a_row_or_group_marks_a_pair_and_more_than_two_percent_of_equal_or_near_texts(shared, is_contaminated):
+    counts = dict.fromkeys(Contact._fields[4:], 0) | {"n_test": 200, "n_long": 200, "n_groups": 200}
+    assert Contact("t", "o", **counts | shared).is_contaminated is is_contaminated

@@ -1,7 +1,5 @@
 """Folds: every row is tested once, no block stands on both sides, and the classes are spread."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import replace
 
@@ -85,7 +83,7 @@ def uneven(kind):
     rng = np.random.default_rng(11)
     rows = rows_of(kind, 120, per_block=1)
     block = np.repeat(np.arange(120), rng.integers(1, 7, 120))[:120]
-    return [row._replace(group=f"b{place}", block=f"b{place}") for row, place in zip(rows, block, strict=True)]
+    return [row._replace(group=f"b{position}", block=f"b{position}") for row, position in zip(rows, block, strict=True)]
 
 
 def strata_by_hand(kind, rows):
@@ -93,7 +91,7 @@ def strata_by_hand(kind, rows):
     if kind == "multiclass":
         return [[int(row.label)] for row in rows]
     if kind == "multilabel":
-        return [[place for place, is_held in enumerate(row.label) if is_held] for row in rows]
+        return [[position for position, is_held in enumerate(row.label) if is_held] for row in rows]
     cuts = statistics.quantiles((row.label for row in rows), n=5, method="inclusive")
     return [[sum(cut < row.label for cut in cuts)] for row in rows]
 
@@ -104,10 +102,10 @@ def dealt_by_hand(kind, rows, count):
     counts: dict[str, list[int]] = {}
     for row, classes in zip(rows, strata_by_hand(kind, rows), strict=True):
         table = counts.setdefault(row.block, [0] * (1 + width))
-        for place in (0, *(1 + one for one in classes)):
-            table[place] += 1
+        for position in (0, *(1 + one for one in classes)):
+            table[position] += 1
     hashes = dict(zip(counts, block_hashes("toy", list(counts)).tolist(), strict=True))
-    total = [max(sum(table[place] for table in counts.values()), 1) for place in range(1 + width)]
+    total = [max(sum(table[position] for table in counts.values()), 1) for position in range(1 + width)]
     shares, share_of = [[0] * (1 + width) for _ in range(count)], {}
     for block in sorted(counts, key=lambda name: (-np.std(counts[name][1:]), hashes[name])):
         costs = []

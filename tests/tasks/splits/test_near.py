@@ -1,7 +1,5 @@
 """Near duplicates are those that a comparison of all with all finds; where that is bounded none is wrong, few miss."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations
 
@@ -32,8 +30,8 @@ def brute(texts):
     }
 
 
-def pairs_of(texts, asked=None):
-    found = near_pairs(texts, asked).pairs
+def pairs_of(texts, wanted=None):
+    found = near_pairs(texts, wanted).pairs
     assert len(found) == len({tuple(pair) for pair in found.tolist()}) and (found[:, 0] < found[:, 1]).all()
     return {(int(i), int(j)) for i, j in found}
 
@@ -64,8 +62,8 @@ def test_texts_of_any_letters_and_any_vocabulary_are_compared_exactly(seed, voca
 @settings(max_examples=30, deadline=None)
 def test_the_pairs_of_some_texts_are_those_of_all_that_have_one_of_them(seed, share):
     texts = copies(seed, 12)
-    asked = np.random.default_rng(seed).random(len(texts)) < share
-    assert pairs_of(texts, asked) == {(i, j) for i, j in brute(texts) if asked[i] or asked[j]}
+    wanted = np.random.default_rng(seed).random(len(texts)) < share
+    assert pairs_of(texts, wanted) == {(i, j) for i, j in brute(texts) if wanted[i] or wanted[j]}
 
 
 def test_long_texts_whose_summaries_are_full_are_compared_exactly_too():
@@ -117,9 +115,9 @@ def test_case_punctuation_and_encoding_do_not_matter_and_short_texts_are_left_al
 
 
 def test_progress_ends_with_all_comparisons():
-    said: list[tuple[int, int]] = []
-    near_pairs(copies(5), progress=lambda done, of: said.append((done, of)))
-    assert said[-1][0] == said[-1][1] > 0
+    steps: list[tuple[int, int]] = []
+    near_pairs(copies(5), progress=lambda done, of: steps.append((done, of)))
+    assert steps[-1][0] == steps[-1][1] > 0
 
 
 @pytest.mark.parametrize("most", [near.MOST_PAIRS, 1000])
@@ -132,10 +130,10 @@ def test_of_texts_made_of_templates_each_has_all_near_duplicates_or_enough(most,
     texts = sorted({f"{template} {word}" for template in templates for word in words[45:]} | set(copies(6)))
     found, expected = pairs_of(texts), brute(texts)
     left_out = near_pairs(texts).left_out
-    known = Counter(text for pair in found for text in pair)
+    counts = Counter(text for pair in found for text in pair)
     assert found <= expected and len(found) < len(expected)
     if most > 1000:  # nothing else is left out
         missed = expected - found
-        assert min(known[text] for pair in missed for text in pair) >= 5
+        assert min(counts[text] for pair in missed for text in pair) >= 5
         assert left_out.grams == 0 and left_out.crowded >= len({text for pair in missed for text in pair})
         assert f"{left_out.crowded} texts have 5 near duplicates or more" in str(left_out)

@@ -26,6 +26,7 @@ def ids(rows):
 @pytest.mark.parametrize("protocol", [SHARES, FOLDS, Protocol((0.6, 0.2, 0.2), unit="row")], ids=lambda p: p.name)
 def test_siblings_are_cut_alike_and_no_row_is_on_two_sides(protocol, data):
     first, *others = splits_of(data, protocol)
+    assert len(first.test) == sum(len(splits.test) for splits in first.folds or (first,))  # of folds every row
     for other in others:
         for one, two in zip(first.folds or (first,), other.folds or (other,), strict=True):
             assert ids(one.test) == ids(two.test)

@@ -1,7 +1,5 @@
 """As-published splits: ids where a file gives them, published shares where none does, leaks kept and named."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest
@@ -46,7 +44,7 @@ def test_ids_in_the_data_folder_are_honoured_and_unnamed_rows_left_out(data):
     write_ids(data / "splits", "id,split\nr3,train\nr4,train\nr0,val\nr9,test\nr8,test\n")
     found = as_published(data)
     assert ids_of(found) == [{"r3", "r4"}, {"r0"}, {"r9", "r8"}]
-    assert found.known == ("train", "validation", "test")
+    assert found.published == ("train", "validation", "test")
     assert "295 rows are in no published set; left out" in found.warnings
     assert [row.id for row in found.test] == ["r8", "r9"]
 
@@ -73,7 +71,7 @@ def test_the_rest_is_train_where_validation_and_test_are_named(data):
     assert (validation, test) == ({"r0", "r1"}, {"r5", "r6"})
     assert train == {f"r{i}" for i in range(10, 300)}
     assert "6 rows are in no published set; left out" in found.warnings
-    assert found.known == ("validation", "test")
+    assert found.published == ("validation", "test")
 
 
 def test_what_ids_do_not_say_is_drawn_with_the_published_shares(data):
@@ -82,7 +80,7 @@ def test_what_ids_do_not_say_is_drawn_with_the_published_shares(data):
     train, validation, test = ids_of(found)
     assert test == {f"r{i}" for i in range(30)} and not train & validation
     assert len(validation) == 30 and len(train) == 240
-    assert found.known == ("test",)
+    assert found.published == ("test",)
     assert any(warning.startswith("approximate: ids of train, validation") for warning in found.warnings)
 
 
@@ -91,35 +89,29 @@ def test_without_ids_whole_groups_are_drawn_and_the_split_is_approximate(data):
     groups = [{row.group for row in part} for part in (found.train, found.validation, found.test)]
     assert [len(part) for part in groups] == [48, 6, 6]
     assert not groups[0] & groups[1] and not groups[0] & groups[2] and not groups[1] & groups[2]
-    assert found.known == () and found.warnings[0].startswith("approximate: ids of train, validation, test")
+    assert found.published == () and found.warnings[0].startswith("approximate: ids of train, validation, test")
     assert as_published(data, RANGES).content_hash == found.content_hash
 
 
-def test_nested_shares_give_nested_sets_of_rows(data):
+def test_nested_shares_give_nested_sets_of_rows_and_rows_drawn_one_by_one_leak_groups(data):
     train, validation, test = ids_of(found := as_published(data, NESTED))
     assert train < test < validation and [len(train), len(validation), len(test)] == [240, 300, 270]
     assert "leak: 240 of 270 test rows are training rows" in found.warnings
+    drawn = as_published(data, {**RANGES, "unit": "row"})
+    assert any(warning.startswith("leak: ") and "test groups are in train" in warning for warning in drawn.warnings)
 
 
-def test_rows_drawn_one_by_one_leak_groups_and_it_is_said(data):
-    found = as_published(data, {**RANGES, "unit": "row"})
-    assert any(warning.startswith("leak: ") and "test groups are in train" in warning for warning in found.warnings)
-
-
-def test_ids_may_be_made_of_raw_columns(data):
-    ids = write_ids(data / "ids", "post,author,split\np1,g0,train\np2,g0,train\np7,g1,val\np11,g2,test\n")
-    found = as_published(data, {"key": ("post", "author"), "rows": ("post", "group")}, ids)
+def test_ids_may_be_made_of_raw_columns_and_those_that_are_not_in_the_data_are_counted(data):
+    content = "post,author,split\np1,g0,train\np2,g0,train\np7,g1,val\np11,g2,test\nx,g0,test\n"
+    keys = {"key": ("post", "author"), "rows": ("post", "group")}
+    found = as_published(data, keys, write_ids(data / "ids", content))
     assert ids_of(found) == [{"r1", "r2"}, {"r7"}, {"r11"}]
-
-
-def test_ids_that_are_not_in_the_data_are_counted(data):
-    ids = write_ids(data / "ids", "id,split\nr0,train\nr1,train\nr2,val\nr3,test\nx,test\n")
-    assert "1 of 5 published ids are not in the data" in as_published(data, ids=ids).warnings
+    assert "1 of 5 published ids are not in the data" in found.warnings
 
 
 def test_without_ids_and_shares_the_clean_split_is_taken_and_said(data):
     table = (data / "toy.csv").read_text().replace("the same", "text {}")
-    (data / "toy.csv").write_text(table.format(*range(300)) if "{}" in table else table)
+    (data / "toy.csv").write_text(table.format(*range(300)))
     found, clean = as_published(data), load(a_task(), data)
     assert found.content_hash == clean.content_hash
     assert found.warnings[0] == "no published split is known; this is the clean one"

@@ -1,7 +1,5 @@
 """On the real files: the audit's verdicts, the published sets and what leaks; skipped where the data is not at hand."""
 
-from __future__ import annotations
-
 import json
 import os
 from functools import cache
@@ -75,8 +73,8 @@ def test_the_audit_reproduces_the_papers_rows(capsys):
 
 @pytest.mark.parametrize("name", ["news_empathy", "news_distress", "news_emotion"])
 def test_as_published_800_of_900_news_test_essays_are_training_essays(name):
-    own = all_contacts("as-published")[name, name]
-    assert (own.same_row, own.same_pair, own.n_test) == (800, 800, 900)
+    contact = all_contacts("as-published")[name, name]
+    assert (contact.same_row, contact.same_pair, contact.n_test) == (800, 800, 900)
 
 
 def test_as_published_most_test_dialogues_stand_in_a_siblings_training_data():

@@ -14,7 +14,7 @@ from tasks.errors import BadEntry, BadInput
 from tasks.quality import conflicting, quality
 from tasks.readers import read
 from tasks.registry import Registry
-from tasks.splits.clean import block_hashes, clean, splits_of, units_of
+from tasks.splits.clean import clean, units_of
 from tasks.splits.contamination import Texts
 from tasks.splits.folds import make_folds
 from tasks.splits.loading import load
@@ -49,17 +49,14 @@ def crossed(count, groups, blocks):
     return rows
 
 
-def test_a_group_that_stands_in_several_blocks_joins_them():
+def test_a_group_that_stands_in_several_blocks_joins_them_in_splits_and_folds():
     rows = crossed(400, 3, 3)
     parts = clean(TASK, rows)
     assert divided(parts, "group") == divided(parts, "block") == set()
     assert sum(len(part) for part in (parts.train, parts.validation, parts.test)) == 400
     assert "groups stand in several blocks: joined," in parts.warnings[0] and "units" in parts.warnings[0]
-
-
-def test_folds_divide_neither_groups_nor_blocks():
-    for parts in make_folds(replace(TASK, split="cv4"), crossed(400, 3, 3)):
-        assert divided(parts, "group") == divided(parts, "block") == set()
+    for fold in make_folds(replace(TASK, split="cv4"), rows):
+        assert divided(fold, "group") == divided(fold, "block") == set()
 
 
 @given(cells=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40))
@@ -79,22 +76,14 @@ def test_units_are_the_connected_components_of_groups_and_blocks(cells):
         assert name == min(one.block for one, unit in zip(rows, units.of_row, strict=True) if unit == number)
 
 
-def test_where_groups_lie_within_blocks_every_row_falls_where_its_block_alone_puts_it(tmp_path):
+def test_of_tasks_whose_groups_lie_within_blocks_the_units_are_the_blocks(tmp_path):
     tasks = [task for task in Registry.load().tasks.values() if not task.dataset.private]
     write_all(tmp_path, tasks, 120, seed=3)
     for task in tasks:
         rows = read(task, tmp_path)
-        assert not units_of(task, rows).joined, task.id
-        salted = replace(task, split_salt=task.split_salt or 0)
-        split = splits_of(block_hashes(task.dataset.family, [one.block for one in rows]), salted.split_salt)
-        try:
-            parts = clean(salted, rows)
-        except BadInput:  # few rows: some class or split is empty
-            continue
-        assert {one.id for one in parts.test} == {one.id for one, k in zip(rows, split, strict=True) if k == 2}, task.id
-        ids = [{one.id for one in rows} for rows in (parts.train, parts.validation)]
-        for k in (0, 1):
-            assert ids[k] <= {one.id for one, place in zip(rows, split, strict=True) if place == k}, task.id
+        units = units_of(task, rows)
+        assert not units.joined, task.id
+        assert [units.names[unit] for unit in units.of_row] == [one.block for one in rows], task.id
 
 
 def write_rows(folder, rows, more=""):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from harness.cli.main import main
 from tasks.errors import BadInput
-from tasks.proposal import proposal, read_file
+from tasks.proposal import read_file
 from tasks.readers import read, streams
 from tasks.readers.raw import read_raw
 from tasks.task import Dataset, Label, Task
@@ -46,6 +46,13 @@ def refusal(path, columns=("text", "label")):
     message = task_files.refusal(partial(read_raw, columns=columns), path)
     assert path.name in message
     return message
+
+
+def read_or_refused(path, columns):
+    try:
+        read_raw(path, columns=columns)
+    except BadInput as error:
+        assert path.name in str(error) and "\n" not in str(error)
 
 
 def written(folder, name, records):
@@ -79,10 +86,10 @@ def test_dotted_columns_reach_into_objects(tmp_path, name):
 def test_an_object_or_list_is_no_cell_and_its_dotted_names_are_said(tmp_path, name):
     path = written(tmp_path, name, NESTED)
     line = {"my.json": 2, "lines.json": 2}.get(name, 1)
-    said = refusal(path, ("post.body", "kind"))
-    assert f"{name}:{line}: column 'kind' holds an object, not one value; name a value in it: kind.name" in said
-    said = refusal(path, ("post", "id"))
-    assert "name a value in it: post.body, post.votes.0, post.votes.1" in said
+    reason = refusal(path, ("post.body", "kind"))
+    assert f"{name}:{line}: column 'kind' holds an object, not one value; name a value in it: kind.name" in reason
+    reason = refusal(path, ("post", "id"))
+    assert "name a value in it: post.body, post.votes.0, post.votes.1" in reason
     assert "column 'post.votes' holds a list" in refusal(path, ("post.votes",))
     assert [cells[0] for cells in read_raw(path, columns=("post.votes.1",)).rows] == ["2"] * 6
 
@@ -90,13 +97,6 @@ def test_an_object_or_list_is_no_cell_and_its_dotted_names_are_said(tmp_path, na
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_dotted_name_that_leads_nowhere_is_answered_with_the_nearest(tmp_path, name):
     assert "no column 'post.bdy'; did you mean 'post.body'?" in refusal(written(tmp_path, name, NESTED), ("post.bdy",))
-
-
-def test_a_nested_label_is_never_a_class(tmp_path):
-    written(tmp_path, "my.jsonl", [{"text": f"t {i}", "label": {"kind": ("no", "yes")[i % 2]}} for i in range(4)])
-    with pytest.raises(BadInput, match=r"my.jsonl:1: column 'label' holds an object.*label\.kind"):
-        read(a_task("my.jsonl"), tmp_path)
-    assert [row.label for row in read(a_task("my.jsonl", label="label.kind"), tmp_path)] == [0, 1, 0, 1]
 
 
 def test_a_key_with_a_dot_in_it_is_meant_before_a_path(tmp_path):
@@ -107,18 +107,13 @@ def test_a_key_with_a_dot_in_it_is_meant_before_a_path(tmp_path):
 def test_all_columns_of_nested_objects_have_dotted_names(tmp_path):
     raw = read_raw(written(tmp_path, "my.jsonl", POSTS))
     assert raw.header == ("id", "post.body", "post.votes", "kind.name")
-    fields = proposal(read_file(raw.path), {})
-    assert (fields["text"], fields["label"], fields["kind"]) == ("post.body", "kind.name", "binary")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         ('[\n{"text": "a", "label": "yes"},\n{"text": }\n]', "my.json:3: not a valid JSON array"),
-        (
-            '[\n{"text": "a", "label": "yes"}\n{"text": "b"}]',
-            "my.json:3: not a valid JSON array: a comma or ] is missing",
-        ),
+        ('[\n{"text": "a", "label": "yes"}\n{"text": "b"}]', "my.json:3: not a valid JSON array: a comma or ] is"),
         ('[{"text": "a", "label": "yes"}', "my.json:1: not a valid JSON array"),
         ('[\n\n"a"]', "my.json:3: an item of the array is a single value, and rows are objects"),
         ("[" * 100_000, "my.json:1: not a valid JSON array: too large or nested too deeply"),
@@ -130,10 +125,10 @@ def test_all_columns_of_nested_objects_have_dotted_names(tmp_path):
         ('[{"text": ' + '{"a": ' * 500 + "1" + "}" * 500 + ', "label": "no"}]', "column 'text' holds an object"),
     ],
 )
-def test_a_bad_array_is_refused_with_its_line(tmp_path, content, said):
+def test_a_bad_array_is_refused_with_its_line(tmp_path, content, reason):
     path = tmp_path / "my.json"
     path.write_text(content)
-    assert said in refusal(path)
+    assert reason in refusal(path)
 
 
 def packed(path, content):
@@ -147,22 +142,23 @@ def packed(path, content):
     return path
 
 
-@pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
-@pytest.mark.parametrize("name", ["my.csv", "my.jsonl", "my.json"])
-def test_compressed_files_are_read_as_they_stand(tmp_path, name, ending):
-    records = [{"text": f"wörds {i}", "label": "yes"} for i in range(50)]
-    texts = {
-        "my.csv": "text,label\n" + "".join(f"wörds {i},yes\n" for i in range(50)),
-        "my.jsonl": lines_of(records),
-        "my.json": json.dumps(records),
-    }
-    path = packed(tmp_path / f"{name}{ending}", texts[name].encode())
+RECORDS = [{"text": f"wörds {i}", "label": "yes"} for i in range(50)]
+LINES = "text,label\n" + "".join(f"wörds {i},yes\n" for i in range(50))
+of_every_packing = pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
+
+
+@of_every_packing
+@pytest.mark.parametrize(
+    ("name", "content"), [("my.csv", LINES), ("my.jsonl", lines_of(RECORDS)), ("my.json", json.dumps(RECORDS))]
+)
+def test_compressed_files_are_read_as_they_stand(tmp_path, name, content, ending):
+    path = packed(tmp_path / f"{name}{ending}", content.encode())
     assert [cells[0] for cells in read_raw(path, columns=("text",)).rows] == [f"wörds {i}" for i in range(50)]
     assert read_file(path).encoding == ""
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
+@of_every_packing
 def test_the_encoding_and_delimiter_of_a_compressed_file_are_found(tmp_path, ending):
     path = packed(tmp_path / f"my.csv{ending}", PLAIN.replace(",", ";").replace("warm", "w\u00e4rm").encode("cp1252"))
     found = read_file(path)
@@ -171,7 +167,7 @@ def test_the_encoding_and_delimiter_of_a_compressed_file_are_found(tmp_path, end
         read_raw(path, delimiter=";")
 
 
-@pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
+@of_every_packing
 def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, ending, monkeypatch):
     monkeypatch.setattr(streams, "RATIO_COUNTS_FROM", 1 << 16)
     path = packed(tmp_path / f"my.csv{ending}", b"text,label\n" + b"a" * (1 << 24) + b",yes\n")
@@ -183,18 +179,15 @@ def test_an_xz_that_asks_for_too_much_memory_is_refused(tmp_path, monkeypatch):
     assert "cannot be unpacked (LZMAError)" in refusal(packed(tmp_path / "my.csv.xz", PLAIN.encode()))
 
 
-@pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
-@given(place=st.floats(0, 1), junk=st.binary(max_size=8), is_cut=st.booleans())
+@of_every_packing
+@given(position=st.floats(0, 1), junk=st.binary(max_size=8), is_cut=st.booleans())
 @settings(max_examples=40)
-def test_damaged_compressed_files_raise_only_our_own_errors(ending, place, junk, is_cut):
+def test_damaged_compressed_files_raise_only_our_own_errors(ending, position, junk, is_cut):
     with tempfile.TemporaryDirectory() as folder:
         path = packed(Path(folder) / f"my.csv{ending}", PLAIN.encode() * 20)
-        content, start = path.read_bytes(), int(place * path.stat().st_size)
+        content, start = path.read_bytes(), int(position * path.stat().st_size)
         path.write_bytes(content[:start] + junk + (b"" if is_cut else content[start + len(junk) :]))
-        try:
-            read_raw(path, columns=("text", "label"))
-        except BadInput as error:
-            assert path.name in str(error) and "\n" not in str(error)
+        read_or_refused(path, ("text", "label"))
 
 
 def test_an_xz_of_several_streams_is_read_whole(tmp_path):
@@ -208,10 +201,13 @@ def test_an_archive_of_several_files_says_what_to_do(tmp_path):
         archive.writestr("a.csv", PLAIN)
         archive.writestr("b.csv", PLAIN)
     assert "an archive of 2 files; one is read, so unpack it" in refusal(tmp_path / "my.zip")
+    nameless = packed(tmp_path / "my.csv.zip", PLAIN.encode())
+    nameless.write_bytes(nameless.read_bytes().replace(b"inner/my.csv", b"\0nner/my.csv"))
+    assert "unknown format ''" in refusal(nameless)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "reason"),
     [
         ("my.xlsx", "save its sheet as .csv"),
         ("my.pkl", "may run code and is never read"),
@@ -220,9 +216,9 @@ def test_an_archive_of_several_files_says_what_to_do(tmp_path):
         ("my.sav", "use .csv, .tsv, .json"),
     ],
 )
-def test_other_formats_say_how_to_convert_them(tmp_path, name, said):
+def test_other_formats_say_how_to_convert_them(tmp_path, name, reason):
     (tmp_path / name).write_bytes(gzip.compress(b"x") if name.endswith("gz") else b"x")
-    assert said in refusal(tmp_path / name)
+    assert reason in refusal(tmp_path / name)
 
 
 def test_a_folder_of_arrow_files_is_answered_with_their_names(tmp_path, capsys):
@@ -245,10 +241,10 @@ def test_an_empty_table_of_columns_has_no_row_and_no_error(tmp_path):
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
 
 
-@given(
-    rows=st.lists(st.tuples(TEXT, st.sampled_from(["no", "yes"])), min_size=1, max_size=8),
-    name=st.sampled_from(FORMATS),
-)
+ROWS_OF_TEXT = st.lists(st.tuples(TEXT, st.sampled_from(["no", "yes"])), min_size=1, max_size=8)
+
+
+@given(rows=ROWS_OF_TEXT, name=st.sampled_from(FORMATS))
 @settings(max_examples=60)
 def test_any_nested_text_comes_back(rows, name):
     with tempfile.TemporaryDirectory() as folder:
@@ -257,10 +253,7 @@ def test_any_nested_text_comes_back(rows, name):
         assert [(row.text, ("no", "yes")[int(row.label)]) for row in found] == rows
 
 
-@given(
-    rows=st.lists(st.tuples(TEXT, st.sampled_from(["no", "yes"])), min_size=1, max_size=8),
-    line_end=st.sampled_from(["\n", "\r\n"]),
-)
+@given(rows=ROWS_OF_TEXT, line_end=st.sampled_from(["\n", "\r\n"]))
 @settings(max_examples=60)
 def test_any_text_with_escaped_quotes_comes_back(rows, line_end):
     out = io.StringIO(newline="")
@@ -272,15 +265,11 @@ def test_any_text_with_escaped_quotes_comes_back(rows, line_end):
         assert [(row.text, ("no", "yes")[int(row.label)]) for row in found] == rows
 
 
-ESCAPED = 'text,label\n"she said \\"no\\", twice",yes\n"a \\"b\\"",no\nplain,no\n'
-
-
-def test_escaped_quotes_are_proposed_where_doubled_ones_do_not_read(tmp_path):
+def test_a_backslash_escapes_quotes_only_where_doubled_ones_do_not_read(tmp_path):
     path = tmp_path / "my.csv"
-    path.write_text(ESCAPED)
+    path.write_text('text,label\n"she said \\"no\\", twice",yes\n"a \\"b\\"",no\nplain,no\n')
     assert 'escaped by a backslash they need `escape = "\\\\"` in the entry' in refusal(path)
-    assert proposal(read_file(path), {})["escape"] == "\\"
-    assert next(row.text for row in read(a_task("my.csv", escape="\\"), tmp_path)) == 'she said "no", twice'
+    assert read_file(path).escape == "\\"
     path.write_text(PLAIN.replace("warm", "back\\slash"))
     assert read_file(path).escape == ""
     path.write_text('text,label\n"open,yes\n')
@@ -304,16 +293,13 @@ def test_a_damaged_arrow_file_raises_our_own_error_and_ends_no_process(data):
         for _ in range(data.draw(st.integers(1, 4))):
             content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
         path.write_bytes(content)
-        try:
-            read_raw(path, columns=CELLS)
-        except BadInput as error:
-            assert path.name in str(error) and "\n" not in str(error)
+        read_or_refused(path, CELLS)
 
 
 @pytest.mark.parametrize("name", ["stream.arrow", "file.arrow"])
 def test_an_arrow_text_that_would_end_beyond_the_file_is_refused(tmp_path, name):
     path = written(tmp_path, name, [{"text": "ab", "label": "n"}, {"text": "cd", "label": "yes"}])
-    offsets = b"".join(place.to_bytes(4, "little") for place in (0, 2, 4))
+    offsets = b"".join(position.to_bytes(4, "little") for position in (0, 2, 4))
     content = path.read_bytes()
     assert content.count(offsets) == 1
     path.write_bytes(content.replace(offsets, offsets[:8] + (1 << 30).to_bytes(4, "little")))
