@@ -11,7 +11,7 @@ places, and this alone alarms in .16 of simulated grids (docs/similarity.md). So
 pairs of families changes places with families, and what tells tasks of a family apart with the tasks within it. The
 larger p counts.
 
-A budget is replayed on a finished grid. Every target trains one candidate more at a time, in an order that is known
+A budget is replay on a finished grid. Every target trains one candidate more at a time, in an order that is known
 before (random, the size of the intermediate's data, its family, a stored similarity) or that follows the transfers
 trained so far (the effects of rows and columns). Its regret is the best gain of its column less the best of those
 trained, in points. The gain that judges also chooses, so after all candidates the regret is 0; and a column's best is
@@ -62,14 +62,14 @@ def p_of_orders(
     codes = np.unique([family[task] for task in grid.tasks], return_inverse=True)[1]
     if codes.max() + 1 >= FEWEST_FAMILIES:
         # Mean NDCG [draws, rankings], the observed first, where families change places, and tasks within families.
-        known = np.where(np.isfinite(values), values, np.nanmean(values, axis=(1, 2), keepdims=True))
-        typical = np.stack([family_typical(value, codes) for value in known])
-        own = values - typical[:, codes[:, None], codes]
+        filled = np.where(np.isfinite(values), values, np.nanmean(values, axis=(1, 2), keepdims=True))
+        typical = np.stack([family_typical(value, codes) for value in filled])
+        residuals = values - typical[:, codes[:, None], codes]
         total, arranged = np.empty((FAMILY_DRAWS + 1, len(values))), _family_arrangements(codes)
         for draws in np.array_split(np.arange(FAMILY_DRAWS + 1), -(-FAMILY_DRAWS // BLOCK)):
             families, tasks = arranged[0][draws], arranged[1][draws]
             between = typical[:, families[:, codes][:, :, None], families[:, codes][:, None]]
-            total[draws] = grid.mean_ndcg_of(own[:, tasks[:, :, None], tasks[:, None]] + between)
+            total[draws] = grid.mean_ndcg_of(residuals[:, tasks[:, :, None], tasks[:, None]] + between)
         of_families = _shares(total)
         share, joint = (np.maximum(pair, other) for pair, other in zip((share, joint), of_families, strict=True))
     return pd.DataFrame({"p": share, "p_corrected": joint}, index=shown).reindex(list(names))
@@ -92,16 +92,11 @@ def family_typical(values: Array, family: Array) -> Array:
     """
     members = [family == number for number in range(family.max() + 1)]
     off = ~np.eye(len(values), dtype=bool)  # a task with itself is no pair
-    typical = np.array(
-        [[_mean_or_zero(values[np.outer(first, other) & off]) for other in members] for first in members]
-    )
+    pairs = [[values[np.outer(first, other) & off] for other in members] for first in members]
+    typical = np.array([[block.mean() if block.size else np.nan for block in row] for row in pairs])
     single = np.isnan(typical)
     within = np.diag(typical)[~np.diag(single)]
     return np.where(single, within.mean() if within.size else values[off].mean(), typical)
-
-
-def _mean_or_zero(values: Array) -> float:
-    return float(values.mean()) if values.size else float("nan")
 
 
 def _family_arrangements(codes: Array) -> tuple[Array, Array]:
@@ -124,11 +119,11 @@ class _OrderGrid:
         self.roles = _roles(~np.isnan(np.stack(list(orders.values()))).any(axis=0)) if orders else ()
         for target in range(score.shape[1]):
             candidates = np.flatnonzero(np.isfinite(score[:, target]))
-            own = score[candidates, target]
-            if len(candidates) >= fewest and np.ptp(own):
+            scores = score[candidates, target]
+            if len(candidates) >= fewest and np.ptp(scores):
                 self.targets.append((target, candidates))
-                self.relevances.append((own - own.min()) / np.ptp(own))
-        self.best = [np.sort(own)[::-1] @ _discounts(len(own)) for own in self.relevances]
+                self.relevances.append((scores - scores.min()) / np.ptp(scores))
+        self.best = [np.sort(relevance)[::-1] @ _discounts(len(relevance)) for relevance in self.relevances]
         others = len(score) - 1
         self.is_full = len(self.roles) == 1 and all(len(candidates) == others for _, candidates in self.targets)
 
@@ -139,10 +134,10 @@ class _OrderGrid:
         ranked = ranked[ranked.intermediate.isin(finished.intermediate) | ranked.intermediate.isin(finished.target)]
         ranked = ranked[ranked.target.isin(finished.target) | ranked.target.isin(finished.intermediate)]
         tasks = list(dict.fromkeys([*ranked.intermediate, *ranked.target]))
-        place = {task: number for number, task in enumerate(tasks)}
-        rows, columns = (ranked[role].map(place).to_numpy() for role in PAIR)
+        position = {task: number for number, task in enumerate(tasks)}
+        rows, columns = (ranked[role].map(position).to_numpy() for role in PAIR)
         score = np.full((len(tasks), len(tasks)), np.nan)
-        score[finished.intermediate.map(place), finished.target.map(place)] = finished.score
+        score[finished.intermediate.map(position), finished.target.map(position)] = finished.score
         orders = {}
         for name in names:
             values = ranked[name].to_numpy("float64")
@@ -158,9 +153,9 @@ class _OrderGrid:
         """
         total = np.zeros((len(values), len(moved)))
         # Where all other tasks are candidates, a task has one place among those of a column, whoever draws the column.
-        known = _expected_discounts(values.swapaxes(1, 2)).swapaxes(1, 2) if self.is_full else values
+        weights = _expected_discounts(values.swapaxes(1, 2)).swapaxes(1, 2) if self.is_full else values
         for (target, candidates), relevance, best in zip(self.targets, self.relevances, self.best, strict=True):
-            places = known[:, moved[:, candidates], moved[:, target, None]]
+            places = weights[:, moved[:, candidates], moved[:, target, None]]
             total += (places if self.is_full else _expected_discounts(places)) @ relevance / best
         return np.asarray(total.T / len(self.targets))
 
@@ -196,12 +191,12 @@ def _roles(is_pair: Array) -> tuple[Array, ...]:
 
 def _arrangements(roles: Sequence[Array]) -> Array:
     """Orders of tasks [draws, tasks], their own first; all others where they are few, else ``DRAWS`` random ones."""
-    own = np.arange(sum(len(tasks) for tasks in roles))
+    identity = np.arange(sum(len(tasks) for tasks in roles))
     is_all = prod(factorial(len(tasks)) for tasks in roles) <= ORDERS + 1
     rng = np.random.default_rng(ORDER_SEED)
     others = [[rng.permutation(tasks) for tasks in roles] for _ in range(0 if is_all else ORDERS)]
     moved = list(product(*map(permutations, roles))) if is_all else [roles, *others]
-    orders = np.tile(own, (len(moved), 1))
+    orders = np.tile(identity, (len(moved), 1))
     for number, tasks in enumerate(roles):
         orders[:, tasks] = [order[number] for order in moved]
     return orders
@@ -250,10 +245,10 @@ def advice_for(
 ) -> Advice:
     """The intermediates of a study for ``task``, a target of its; no rows if it is none."""
     ranked = rankings(results, similarities)
-    known = ranked.assign(gain=100 * results.gains.gain)
-    own = known[known.target == task].sort_values(FUSION, ascending=False, kind="stable")
+    pairs = ranked.assign(gain=100 * results.gains.gain)
+    of_task = pairs[pairs.target == task].sort_values(FUSION, ascending=False, kind="stable")
     rows = ranking_qualities(results, ranked)
-    return Advice(task, own, rows, summary(rows, results, ranked), missing)
+    return Advice(task, of_task, rows, summary(rows, results, ranked), missing)
 
 
 def better(quality: pd.DataFrame) -> list[str]:
@@ -275,9 +270,9 @@ def rankings(results: Results, similarities: pd.DataFrame) -> pd.DataFrame:
     frame[SIZE] = frame.intermediate.map(samples).to_numpy("float64", na_value=np.nan)
     frame[FUSION] = np.nan
     for _, rows in frame.groupby("target", sort=False):
-        known = [name for name in (*HEURISTICS, SIZE) if rows[name].notna().all()]
-        if known:
-            frame.loc[rows.index, FUSION] = reciprocal_rank_fusion(rows[known].to_numpy().T)
+        measured = [name for name in (*HEURISTICS, SIZE) if rows[name].notna().all()]
+        if measured:
+            frame.loc[rows.index, FUSION] = reciprocal_rank_fusion(rows[measured].to_numpy().T)
     frame[MODEL] = _expected_gains(results, similarities)
     return frame[[*PAIR, *RANKINGS]]
 
@@ -288,10 +283,10 @@ def ranking_qualities(results: Results, ranked: pd.DataFrame) -> pd.DataFrame:
     A target whose transfers all score the same has no right order, and no row. A ranking that lacks one of a target's
     candidates has no row for it. Equal ranks count as all their orders.
     """
-    known = results.gains.merge(ranked, on=list(PAIR))
-    known = known[np.isfinite(known.gain)]
+    finished = results.gains.merge(ranked, on=list(PAIR))
+    finished = finished[np.isfinite(finished.gain)]
     rows = []
-    for target, pairs in known.groupby("target", sort=False):
+    for target, pairs in finished.groupby("target", sort=False):
         score = pairs.score.to_numpy()
         if len(pairs) < FEWEST_CANDIDATES or not np.ptp(score):
             continue
@@ -436,29 +431,29 @@ def budget(results: Results, ranked: pd.DataFrame, *, draws: int = DRAWS, seed: 
     one that lacks a finished pair is left out. Limits resample targets, which are too few and too alike for a test.
     """
     gains, orders = _columns(results, ranked)
-    counts = [len(own) for own in gains]
+    counts = [len(order) for order in gains]
     if not gains:
         return framed(pd.DataFrame(columns=list(BUDGET)), BUDGET)
-    regrets = {name: _known(gains, own) for name, own in orders.items()}
-    regrets[EFFECTS] = replayed(_grid(results), np.random.default_rng(seed))
+    regrets = {name: _regrets(gains, order) for name, order in orders.items()}
+    regrets[EFFECTS] = replay(_grid(results), np.random.default_rng(seed))
     chosen = np.random.default_rng(seed).integers(len(gains), size=(draws, len(gains)))
     rows = []
     for name, regret in regrets.items():
-        for k, (own, chance) in enumerate(zip(regret, regrets[RANDOM], strict=True), start=1):
+        for k, (loss, chance) in enumerate(zip(regret, regrets[RANDOM], strict=True), start=1):
             about = {"order": name, "transfers": k, "cells": sum(min(k, count) for count in counts)}
             difference = dict(
-                zip(("difference_low", "difference_high"), limits_over_targets(own - chance, chosen), strict=True)
+                zip(("difference_low", "difference_high"), limits_over_targets(loss - chance, chosen), strict=True)
             )
-            limits = dict(zip(("low", "high"), limits_over_targets(own, chosen), strict=True))
-            means = {"regret": own.mean(), "chance": chance.mean(), "difference": (own - chance).mean()}
+            limits = dict(zip(("low", "high"), limits_over_targets(loss, chosen), strict=True))
+            means = {"regret": loss.mean(), "chance": chance.mean(), "difference": (loss - chance).mean()}
             rows.append({**about, "n_targets": len(gains), **means, **limits, **difference})
     return framed(pd.DataFrame(rows), BUDGET)
 
 
 def enough(frame: pd.DataFrame, order: str, points: float) -> int | None:
     """The fewest transfers per target after which an order's regret is below so many points; None if there are none."""
-    own = frame[(frame.order == order) & (frame.regret < points)]
-    return int(own.transfers.min()) if len(own) else None
+    rows = frame[(frame.order == order) & (frame.regret < points)]
+    return int(rows.transfers.min()) if len(rows) else None
 
 
 def row_share(results: Results) -> float:
@@ -468,8 +463,8 @@ def row_share(results: Results) -> float:
     """
     values = _grid(results)
     mask = np.isfinite(values)
-    centred = _centred(values, mask)
-    effects = _centred(np.where(mask, _row_effects(values, mask, 1e-9)[:, None], np.nan), mask)
+    centred = _deviations(values, mask)
+    effects = _deviations(np.where(mask, _row_effects(values, mask, 1e-9)[:, None], np.nan), mask)
     total = (centred[mask] ** 2).sum()
     return float(1 - ((centred - effects)[mask] ** 2).sum() / total) if total else float("nan")
 
@@ -490,26 +485,26 @@ def limits_over_targets(values: Array, chosen: Array) -> tuple[float, float]:
 
 def _columns(results: Results, ranked: pd.DataFrame) -> tuple[list[Array], dict[str, list[Array]]]:
     """The gains in points of every target's candidates, and by order what they are ranked by: higher comes first."""
-    known = results.gains.merge(ranked, on=list(PAIR))
-    known = known[np.isfinite(known.gain)]
+    pairs = results.gains.merge(ranked, on=list(PAIR))
+    pairs = pairs[np.isfinite(pairs.gain)]
     family = results.tasks.set_index("task").family
-    known = known.assign(**{RANDOM: 0.0, FAMILY: 1.0 * (known.intermediate.map(family) == known.target.map(family))})
-    columns = [own for _, own in known.groupby("target", sort=False) if len(own) >= FEWEST]
+    pairs = pairs.assign(**{RANDOM: 0.0, FAMILY: 1.0 * (pairs.intermediate.map(family) == pairs.target.map(family))})
+    columns = [column for _, column in pairs.groupby("target", sort=False) if len(column) >= FEWEST]
     orders = {}
     for name in (RANDOM, SIZE, FAMILY, *HEURISTICS, FUSION):
-        values = [own[name].to_numpy("float64") for own in columns]
+        values = [column[name].to_numpy("float64") for column in columns]
         if columns and np.isfinite(np.concatenate(values)).all():
             orders[name] = values
     if not set(HEURISTICS) & set(orders):
         orders.pop(FUSION, None)  # it would be the size again
-    return [100 * own.gain.to_numpy("float64") for own in columns], orders
+    return [100 * column.gain.to_numpy("float64") for column in columns], orders
 
 
-def _known(gains: list[Array], orders: list[Array]) -> Array:
+def _regrets(gains: list[Array], orders: list[Array]) -> Array:
     """Regrets [transfers, targets] of an order that is known before; equal ranks count as all their orders."""
     most = max(map(len, gains))
     regrets = [
-        [own.max() - best_of_first(order, own, min(k, len(own))) for own, order in zip(gains, orders, strict=True)]
+        [gain.max() - best_of_first(order, gain, min(k, len(gain))) for gain, order in zip(gains, orders, strict=True)]
         for k in range(1, most + 1)
     ]
     return np.maximum(np.array(regrets), 0.0)
@@ -520,13 +515,13 @@ def _known(gains: list[Array], orders: list[Array]) -> Array:
 
 def _grid(results: Results) -> Array:
     """Gains in points [intermediates, targets] of targets with two candidates or more, undefined where not finished."""
-    known = results.gains[np.isfinite(results.gains.gain)]
-    wide = known.pivot(index="intermediate", columns="target", values="gain")
-    wide = wide[[name for name in dict.fromkeys(known.target) if wide[name].notna().sum() >= FEWEST]]
+    finished = results.gains[np.isfinite(results.gains.gain)]
+    wide = finished.pivot(index="intermediate", columns="target", values="gain")
+    wide = wide[[name for name in dict.fromkeys(finished.target) if wide[name].notna().sum() >= FEWEST]]
     return np.asarray(100 * wide.to_numpy("float64"))
 
 
-def replayed(gains: Array, rng: np.random.Generator, replays: int = REPLAYS, penalty: float = PENALTY) -> Array:
+def replay(gains: Array, rng: np.random.Generator, replays: int = REPLAYS, penalty: float = PENALTY) -> Array:
     """Regrets [transfers, targets] of the order by effects, the mean over ``replays``; ``gains`` [rows, columns].
 
     In every round each target trains the candidate whose row has the largest effect in all that is trained by then, of
@@ -554,11 +549,11 @@ def _row_effects(gains: Array, mask: Array, penalty: float) -> Array:
     shared = mask / np.sqrt(np.maximum(mask.sum(-2, keepdims=True), 1))
     unit = np.eye(len(gains))
     normal = (mask.sum(-1) + penalty)[..., None] * unit - shared @ np.swapaxes(shared, -1, -2)
-    sums = np.where(mask, _centred(gains, mask), 0.0).sum(-1, keepdims=True)
+    sums = np.where(mask, _deviations(gains, mask), 0.0).sum(-1, keepdims=True)
     return np.asarray(np.linalg.solve(normal, sums)[..., 0])
 
 
-def _centred(values: Array, mask: Array) -> Array:
+def _deviations(values: Array, mask: Array) -> Array:
     """Values [rows, columns] less the mean of their column over ``mask`` [..., rows, columns]."""
     inside = np.where(mask, values, 0.0)
     return np.asarray(inside - inside.sum(-2, keepdims=True) / np.maximum(mask.sum(-2, keepdims=True), 1))

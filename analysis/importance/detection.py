@@ -6,8 +6,6 @@ number of grids and a generator, and returns gains in points ``[tasks, tasks, gr
 standard deviation of a pair, as its weight gives it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -96,13 +94,13 @@ def smallest_slopes(test: MixedTest, progress: Callable[[int], None] = lambda do
     Between the slopes of a ladder by straight lines; a rate that falls counts as that of the smaller slope.
     """
     noise = own_noise(test, SLOPE_GRIDS, np.random.default_rng(SLOPE_SEED))
-    errors = test.asked(SIGNED, test.grid.outcome[..., None]).error[:, 0]
+    errors = test.answer(SIGNED, test.grid.outcome[..., None]).error[:, 0]
     smallest = np.full(len(test.constructs), np.nan)
     for construct in range(len(test.constructs)):
         effect = test.effect(SIGNED, construct)[..., None]
         before = (0.0, 0.0)
         for slope in LADDER * errors[construct]:
-            rate = max(before[1], float((test.asked(SIGNED, noise + effect * slope).p[construct] <= LEVEL).mean()))
+            rate = max(before[1], float((test.answer(SIGNED, noise + effect * slope).p[construct] <= LEVEL).mean()))
             if rate >= POWER:
                 smallest[construct] = before[0] + (slope - before[0]) * (POWER - before[1]) / (rate - before[1])
                 break
@@ -139,7 +137,7 @@ SMALLEST = {
 
 
 def detection(
-    grid: Grid, *, grids: int = GRIDS, seed: int = SEED, progress: Progress = lambda done, of, what: None
+    grid: Grid, *, grids: int = GRIDS, seed: int = SEED, progress: Progress = lambda done, of, stage: None
 ) -> pd.DataFrame:
     """One row per background without an effect, and per background, construct and share of SHARES: DETECTION.
 
@@ -151,19 +149,15 @@ def detection(
     rows = []
     for number, (background, name, share) in enumerate(kinds):
         noise = background_noise(test, background, grids, np.random.default_rng((seed, number)))
-        effect = _difference(grid, name) if name else np.zeros(grid.mask.shape)
+        # How much higher the intermediate of every pair is rated than its target [tasks, tasks].
+        facts = grid.facts[name] if name else np.zeros(len(grid.tasks))
+        effect = (facts[:, None] - facts[None, :]) * grid.mask
         sizes = effect_sizes(grid, effect, noise, share) if name else np.zeros(grids)
-        seen = int((test.asked(SIGNED, noise + effect[..., None] * sizes).p.min(0) <= LEVEL).sum())
+        seen = int((test.answer(SIGNED, noise + effect[..., None] * sizes).p.min(0) <= LEVEL).sum())
         points = sizes.mean() if np.isfinite(grid.heterogeneity) else np.nan
         rows.append((background, name, share, points, grids, seen, seen / grids, *exact_interval(seen, grids)))
         progress(number + 1, len(kinds), f"grids with {background}")
     return framed(pd.DataFrame(rows, columns=list(DETECTION)), DETECTION)
-
-
-def _difference(grid: Grid, name: str) -> Array:
-    """How much higher the intermediate of every pair is rated than its target [tasks, tasks]."""
-    facts = grid.facts[name]
-    return np.asarray((facts[:, None] - facts[None, :]) * grid.mask)
 
 
 def background_noise(test: MixedTest, background: str, grids: int, rng: np.random.Generator) -> Array:

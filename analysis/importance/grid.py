@@ -44,12 +44,12 @@ def _feature(kind: str, title: str, of: str, name: str, type_: str, meaning: str
     return Feature(kind, title, of, {name: Declared(type_, meaning)})
 
 
-def _size(title: str, of: str, what: str) -> Feature:
-    return _feature(SIZE, title, of, of, "float64", f"log2 of {what} of the intermediate over those of the target")
+def _size(title: str, of: str, noun: str) -> Feature:
+    return _feature(SIZE, title, of, of, "float64", f"log2 of {noun} of the intermediate over those of the target")
 
 
-def _category(title: str, of: str, what: str) -> Feature:
-    return _feature(CATEGORY, title, of, of, "str", f"{what} of the intermediate > that of the target")
+def _category(title: str, of: str, noun: str) -> Feature:
+    return _feature(CATEGORY, title, of, of, "str", f"{noun} of the intermediate > that of the target")
 
 
 def _similarity(title: str, name: str, meaning: str) -> Feature:
@@ -103,14 +103,15 @@ def pair_features(
     """
     facts = task_facts(results, without_rater=without_rater)
     pairs = results.gains[PAIR].reset_index(drop=True)
-    known = pd.DataFrame(columns=PAIR) if similarities is None else similarities
-    if known.duplicated(PAIR).any():
-        twice = known[known.duplicated(PAIR)].iloc[0]
+    measured = pd.DataFrame(columns=PAIR) if similarities is None else similarities
+    if measured.duplicated(PAIR).any():
+        twice = measured[measured.duplicated(PAIR)].iloc[0]
         raise BadInput(f"similarities: {twice.intermediate} > {twice.target} is given twice; give every pair one row")
     columns: dict[str, pd.Series] = {}
     for name, feature in features_of(results).items():
         if feature.kind == SIMILARITY:
-            columns[name] = _similarity_column(pairs, known, name)
+            of_pairs = measured if name in measured else measured.assign(**{name: np.nan})
+            columns[name] = pairs.merge(of_pairs[[*PAIR, name]], on=PAIR, how="left")[name].astype("float64")
         else:
             intermediate, target = (pairs[role].map(facts[feature.of]) for role in PAIR)
             columns.update(_columns_of(feature, intermediate, target))
@@ -158,12 +159,6 @@ def _construct(name: str) -> Feature:
     }
     columns = {column: Declared("float64", meaning) for column, meaning in meanings.items()}
     return Feature(CONSTRUCT, name.capitalize(), name, columns)
-
-
-def _similarity_column(pairs: pd.DataFrame, known: pd.DataFrame, name: str) -> pd.Series:
-    if name not in known:
-        return pd.Series(np.nan, index=pairs.index)
-    return pairs.merge(known[[*PAIR, name]], on=PAIR, how="left")[name].astype("float64")
 
 
 Array = np.ndarray
@@ -228,7 +223,8 @@ def specifications(results: Results, primary: Specification = PRIMARY) -> Iterab
 class Primary:
     """One specification of the guarded analysis, and the margin in points for less data.
 
-    ``draws``, arrangements of tasks, is of a declaration and its key, and decides nothing, as ``left_out``.
+    ``draws``, arrangements of tasks, is of a declaration and its key, and decides nothing, as ``left_out``;
+    ``questions`` are those of ``analysis.importance.questions``.
     ``declared`` is when a run of the study first had it, empty if the study file declares none; of ``trained`` finished
     cells, ``trained_before`` were trained earlier than that, and the earliest is the ``first``: when, and by what code.
     """
@@ -236,6 +232,7 @@ class Primary:
     specification: Specification = PRIMARY
     draws: int = DRAWS
     margin: float = MARGIN
+    questions: tuple[str, ...] = ()
     declared: str = ""
     trained_before: int = 0
     trained: int = 0
@@ -255,6 +252,7 @@ class Primary:
             specification,
             int(analysis["draws"]),
             float(analysis["margin"]),
+            tuple(analysis.get("questions", ())),
             since,
             trained_before=sum(created < since for created, _ in made),
             trained=len(made),
@@ -264,20 +262,22 @@ class Primary:
     @property
     def key(self) -> str:
         """The sha256 of what is declared; ``study show`` prints the same for the study file."""
-        return key_of({**asdict(self.specification), "draws": self.draws, "margin": float(self.margin)})
+        further = {"questions": list(self.questions)} if self.questions else {}
+        return key_of({**asdict(self.specification), "draws": self.draws, "margin": float(self.margin), **further})
 
     def line(self) -> str:
         """Whether this was declared, before how many results, its key, and when and by what code the first was made."""
-        asked = {name: value for name, value in asdict(self.specification).items() if value and name != "left_out"}
-        choices = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
-        what = f"{choices}, margin {self.margin:g} points"
+        options = {name: value for name, value in asdict(self.specification).items() if value and name != "left_out"}
+        choices = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in options.items())
+        text = f"{choices}, margin {self.margin:g} points"
+        text += f"; questions {', '.join(self.questions)}" if self.questions else ""
         if not self.declared:
-            return f"Not preregistered: no study file declares it. Default primary analysis ({what}); hash {self.key}."
+            return f"Not preregistered: no study file declares it. Default primary analysis ({text}); hash {self.key}."
         late = (
             f"; {self.trained_before} of {self.trained} cells were trained before that" if self.trained_before else ""
         )
         first = f" The first of {self.trained} cells was trained {self.first}." if self.first and not late else ""
-        return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}.{first}"
+        return f"Primary analysis declared {self.declared}{late} ({text}); hash {self.key}.{first}"
 
 
 UNDECLARED = Primary()
@@ -446,14 +446,14 @@ def _weights(outcome: Array, error: Array, mask: Array, how: str) -> tuple[Array
     if how == "equal" or not len(errors) or not np.isfinite(errors).all() or (errors <= 0).any():
         return mask * 1.0, float("nan")
     # 1. Fixed-effect weights 1 / error^2, and Cochran's Q: the weighted squares of gains about the means of targets.
-    own = np.zeros(mask.shape)
-    own[mask] = 1 / errors**2
-    totals = own.sum(0)
-    means = (own * outcome).sum(0) / np.where(totals > 0, totals, 1)
-    excess = (own * (outcome - means) ** 2).sum() - (mask.sum() - (totals > 0).sum())
+    precision = np.zeros(mask.shape)
+    precision[mask] = 1 / errors**2
+    totals = precision.sum(0)
+    means = (precision * outcome).sum(0) / np.where(totals > 0, totals, 1)
+    excess = (precision * (outcome - means) ** 2).sum() - (mask.sum() - (totals > 0).sum())
     # 2. Without a variance between pairs Q would be its degrees of freedom; its excess, over what one unit of variance
     #    adds to Q, is the variance between pairs (DerSimonian and Laird 1986), from 0.
-    scale = (totals - (own**2).sum(0) / np.where(totals > 0, totals, 1)).sum()
+    scale = (totals - (precision**2).sum(0) / np.where(totals > 0, totals, 1)).sum()
     between = max(0.0, float(excess / scale)) if scale > 0 else 0.0
     weights = np.zeros(mask.shape)
     weights[mask] = 1 / (errors**2 + between)

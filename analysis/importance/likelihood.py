@@ -72,7 +72,7 @@ class Effects:
         covariance = basis.T @ inverse[np.ix_(present, present)] @ basis
         return cls(weights, safe, inverse, present, basis, covariance)
 
-    def beside(self, facts: Array) -> Effects:
+    def orthogonal_to(self, facts: Array) -> Effects:
         """The same with contrasts that are orthogonal to those of facts [tasks, k]: nothing follows the facts there."""
         kept = null_space(self.of_facts(facts).T)
         covariance = kept.T @ self.covariance @ kept
@@ -149,10 +149,10 @@ def components(grid: Grid) -> list[Component]:
     """The components of a grid; one that says the same as an earlier one, or nothing, is left out."""
     kept: list[Component] = []
     for component in _candidates(grid):
-        centred = _centred(component.kernel)
+        centred = _centre(component.kernel)
         if np.abs(centred).max() < SAME:
             continue
-        if not any(_is_same(centred, _centred(other.kernel)) for other in kept):
+        if not any(_is_same(centred, _centre(other.kernel)) for other in kept):
             kept.append(component)
     return kept
 
@@ -202,7 +202,7 @@ def standardised(facts: Array) -> Array:
     return np.asarray(centred / np.where(deviation > 0, deviation, 1.0))
 
 
-def _centred(kernel: Array) -> Array:
+def _centre(kernel: Array) -> Array:
     """The covariance of contrasts, as a matrix of the same shape."""
     return np.asarray(kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean())
 
@@ -257,22 +257,24 @@ class Model:
     _nulls: dict[int, Array] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, grid: Grid, constructs: Array, draws: int = DRAWS, seed: int = 0, beside: Array | None = None) -> Model:
-        """The model of a grid for standardised ratings [tasks, constructs], ``beside`` others [tasks, k] if any."""
+    def of(cls, grid: Grid, constructs: Array, draws: int = DRAWS, seed: int = 0, others: Array | None = None) -> Model:
+        """The model of a grid for standardised ratings [tasks, constructs], ``others`` [tasks, k] beside them."""
         whole, parts = Effects.of(grid), components(grid)
-        effects = whole if beside is None else whole.beside(beside)
+        effects = whole if others is None else whole.orthogonal_to(others)
         tried = points(parts)
         unit = float(np.trace(effects.covariance)) / max(effects.count, 1)
         kernels = np.stack([effects.kernel(part.kernel) for part in parts])
         covariances = effects.covariance + unit * np.einsum("pc,cij->pij", tried, kernels)
         inverses, facts = np.linalg.inv(covariances), effects.of_facts(constructs)
         weighted = inverses @ facts  # [points, n - 1, constructs]
+        # Symmetric matrices [points, k, k] as rows [points, k (k + 1) / 2] whose product with x_i x_j is x'Ax.
+        rows, columns = np.tril_indices(inverses.shape[1])
         return cls(
             effects,
             parts,
             tried,
             unit,
-            _packed(inverses),
+            np.asarray(inverses[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)),
             np.ascontiguousarray(weighted.transpose(2, 0, 1)),
             np.einsum("ic,pic->cp", facts, weighted),
             np.linalg.slogdet(covariances)[1],
@@ -340,12 +342,6 @@ class Model:
         values += self.log_determinants[:, None]
         values *= -0.5
         return values
-
-
-def _packed(matrices: Array) -> Array:
-    """Symmetric matrices [points, k, k] as rows [points, k (k + 1) / 2] whose product with x_i x_j is x'Ax."""
-    rows, columns = np.tril_indices(matrices.shape[1])
-    return np.asarray(matrices[:, rows, columns] * np.where(rows == columns, 1.0, 2.0))
 
 
 def share_reaching(null: Array, observed: Array) -> Array:

@@ -1,7 +1,5 @@
 """What explains gains, answered by the mixed model: a slope, its interval and a verdict for every rating."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +90,7 @@ def mixed(
     specification: Specification = PRIMARY,
     *,
     similarities: pd.DataFrame | None = None,
-    progress: Progress = lambda done, of, what: None,
+    progress: Progress = lambda done, of, stage: None,
 ) -> Mixed:
     """The mixed-model test of a study; for a grid that is too small for it, the reason in place of verdicts."""
     grid = grid_of(results, specification, similarities)
@@ -108,7 +106,7 @@ def mixed(
     steps = len(test.constructs) + 2
     progress(1, steps, "slopes")
     overlaps = Overlaps.of(test)
-    tried = {question: _tried(test, question, overlaps) for question in (SIGNED, DISTANCE)}
+    tried = {question: _trial(test, question, overlaps) for question in (SIGNED, DISTANCE)}
     progress(2, steps, "slopes")
     smallest = smallest_slopes(test, lambda done: progress(2 + done, steps, "slopes that could be seen"))
     unit = "points" if specification.outcome in ("points", "winsorised") else specification.outcome
@@ -146,9 +144,9 @@ def _chosen(
         yield from ({**facts, "construct": name, "title": titles[name], "why": reason} for name in grid.constructs)
         return
     test = MixedTest.of(grid)
-    part = test.asked(SIGNED, grid.outcome[..., None])
-    for place, name in enumerate(test.constructs):
-        slope, p = part.slope[place, 0] / test.deviations[place], part.p[place, 0]
+    part = test.answer(SIGNED, grid.outcome[..., None])
+    for position, name in enumerate(test.constructs):
+        slope, p = part.slope[position, 0] / test.deviations[position], part.p[position, 0]
         yield {**facts, "construct": name, "title": titles[name], "slope": slope, "p": p, "why": ""}
 
 
@@ -187,15 +185,15 @@ class _Tried:
         return float(ends[0]), float(ends[1])
 
 
-def _tried(test: MixedTest, question: str, overlaps: Overlaps) -> _Tried:
+def _trial(test: MixedTest, question: str, overlaps: Overlaps) -> _Tried:
     """The answer to one question, with the p of every slope around its estimate."""
     gains = test.grid.outcome[..., None]
-    part = test.asked(question, gains)
+    part = test.answer(question, gains)
     reach = WIDEST * np.maximum(part.error[:, 0], np.nan_to_num(part.guard.error[:, 0]) * test.unit(gains)[0])
     slopes = part.slope + reach[:, None] * np.linspace(-1, 1, STEPS)
     ps = [
-        test.asked(question, gains - test.effect(question, construct)[..., None] * own).p[construct]
-        for construct, own in enumerate(slopes)
+        test.answer(question, gains - test.effect(question, construct)[..., None] * slope).p[construct]
+        for construct, slope in enumerate(slopes)
     ]
     p_beside = overlaps.p_beside(gains) if question == SIGNED else np.full_like(part.p, np.nan)
     named, together = (rule(part.p, p_beside)[:, 0] for rule in (overlaps.named, overlaps.together))
@@ -242,23 +240,23 @@ def _row(
 def _why(row: dict[str, Any], titles: dict[str, str], unit: str) -> str:
     """The numbers of a row in a sentence."""
     step = "by which the intermediate is rated higher" if row["question"] == SIGNED else "between the two ratings"
-    said = [
+    clauses = [
         f"{signed(row['slope'], 2)} {unit} per step {step} (95 % interval {ends(row['low'], row['high'])};"
         f" p = {p_text(row['p'])}, the larger of {p_text(row['p_ratio'])} beside tasks and families that differ"
         f" anyway and {p_text(row['p_families'])} over families of targets with {row['df']} degrees of freedom)"
     ]
     if row["verdict"] == NOT_SUPPORTED and row["question"] == SIGNED:
         seen = "no slope that was tried" if pd.isna(row["detectable"]) else f"{fixed(row['detectable'], 1)} {unit}"
-        said.append(f"{seen} per step would have been seen in four of five such studies")
+        clauses.append(f"{seen} per step would have been seen in four of five such studies")
     if row["overlaps"]:
-        beside = f"; beside all that correlate with it by {OVERLAP:g} or more its p is {p_text(row['p_beside'])}"
-        said.append(
+        together = f"; beside all that correlate with it by {OVERLAP:g} or more its p is {p_text(row['p_beside'])}"
+        clauses.append(
             f"it correlates with {titles[row['overlaps']]} over tasks (r = {fixed(row['correlation'], 2)}), and each"
-            f" is tested without the other{'' if pd.isna(row['p_beside']) else beside}"
+            f" is tested without the other{'' if pd.isna(row['p_beside']) else together}"
         )
     if row["verdict"] == ONLY_TOGETHER:
-        said.append("gains follow it or what it has in common with those, and cannot tell which")
-    return "; ".join(said)
+        clauses.append("gains follow it or what it has in common with those, and cannot tell which")
+    return "; ".join(clauses)
 
 
 def ends(low: float, high: float) -> str:
@@ -287,11 +285,11 @@ def _headline(slopes: pd.DataFrame) -> str:
             f"ratings ({names}) explain gains: not supported; the smallest corrected p is {fixed(best.p, 3)}, of"
             f" {best.title}, {signed(best.slope, 2)} per step ({ends(best.low, best.high)})"
         )
-    said = [f"{row.title} ({signed(row.slope, 2)} per step, p = {p_text(row.p)})" for row in supported.itertuples()]
+    clauses = [f"{row.title} ({signed(row.slope, 2)} per step, p = {p_text(row.p)})" for row in supported.itertuples()]
     if len(together):
         group = f"{', '.join(together.title)} only together (r up to {fixed(together.correlation.abs().max(), 2)},"
-        said.append(f"{group} smallest p = {p_text(together.p.min())})")
-    return f"ratings ({names}) explain gains: supported for {', '.join(said)}"
+        clauses.append(f"{group} smallest p = {p_text(together.p.min())})")
+    return f"ratings ({names}) explain gains: supported for {', '.join(clauses)}"
 
 
 def _profile(test: MixedTest, titles: dict[str, str], tried: _Tried) -> pd.DataFrame:
@@ -299,9 +297,9 @@ def _profile(test: MixedTest, titles: dict[str, str], tried: _Tried) -> pd.DataF
     gains = test.grid.outcome[..., None]
     frames = []
     for construct, name in enumerate(test.constructs):
-        own = tried.slopes[construct]
-        drop = test.log_likelihood(gains - test.effect(SIGNED, construct)[..., None] * own)
-        values = {"slope": own / test.deviations[construct], "drop": drop.max() - drop, "p": tried.ps[construct]}
+        slopes = tried.slopes[construct]
+        drop = test.log_likelihood(gains - test.effect(SIGNED, construct)[..., None] * slopes)
+        values = {"slope": slopes / test.deviations[construct], "drop": drop.max() - drop, "p": tried.ps[construct]}
         frames.append(pd.DataFrame({"construct": name, "title": titles[name], **values}))
     return framed(pd.concat(frames, ignore_index=True), PROFILE)
 
@@ -327,10 +325,10 @@ def _on_weights(grid: Grid, results: Results, specification: Specification) -> s
         return (
             f"standard errors are {results.errors}; pairs differ beyond them by a variance of {grid.heterogeneity:.2f}"
         )
-    asked = (
+    reason = (
         "weights are asked to be equal" if specification.weights == "equal" else "there is none above 0 for every pair"
     )
-    return f"all pairs weigh the same: standard errors are {results.errors}, and {asked}"
+    return f"all pairs weigh the same: standard errors are {results.errors}, and {reason}"
 
 
 def _notes(test: MixedTest) -> Iterator[str]:

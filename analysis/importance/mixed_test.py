@@ -64,12 +64,12 @@ def replication(slopes: Array, variances: Array, correlation: Array) -> Replicat
     if count < 2:
         nothing = np.full(slopes.shape[1:], np.nan)
         return Replication(slopes, variances, nothing, nothing, 0, np.ones_like(nothing), np.ones_like(nothing))
-    mean, error = pooled(slopes, variances)
+    mean, error = pool(slopes, variances)
     alone = 2 * stdtr(count - 1, -np.abs(mean) / error)
     return Replication(slopes, variances, mean, error, count - 1, alone, _smallest_of_several(alone, correlation))
 
 
-def pooled(slopes: Array, variances: Array) -> tuple[Array, Array]:
+def pool(slopes: Array, variances: Array) -> tuple[Array, Array]:
     """Mean [...] over families [families, ...] and its standard error."""
     weights = 1 / variances
     total = weights.sum(0)
@@ -118,16 +118,16 @@ class FamilySlopes:
     families: list[_Family]
 
     @classmethod
-    def of(cls, grid: Grid, model: Model, constructs: Array, beside: Array | None = None) -> FamilySlopes:
+    def of(cls, grid: Grid, model: Model, constructs: Array, others: Array | None = None) -> FamilySlopes:
         """Families whose targets have pairs with at least three intermediates that differ in every construct.
 
-        ``beside`` are ratings [tasks, k] whose slopes are in the model of every family as well.
+        ``others`` are ratings [tasks, k] whose slopes are in the model of every family as well.
         """
         families = []
         for family in range(len(grid.families)):
             targets = grid.family == family
             whole = Effects.of(grid, targets)
-            effects = whole if beside is None else whole.beside(beside)
+            effects = whole if others is None else whole.orthogonal_to(others)
             facts = effects.of_facts(constructs)
             if effects.count >= 2 and (np.abs(facts).max(0) > SAME).all():
                 kernels = np.stack([effects.kernel(part.kernel) for part in model.parts])
@@ -220,21 +220,27 @@ class Distances:
         weight /= weight.sum(0)
         corrected = np.zeros(ratio.shape)
         for point, variance in enumerate(VARIANCES):
-            corrected += weight[point] * share_reaching(self._null(point, variance), ratio)
+            # Sorted largest ratios [draws] without a slope.
+            if point not in self._nulls:
+                rng = np.random.default_rng((self.seed, 1, point))
+                noise = _without(self.basis, rng.normal(size=(len(self.roots), self.draws)))
+                between = rng.normal(size=(len(self.sizes), self.draws)) * np.sqrt(variance * self.sizes)[:, None]
+                self._nulls[point] = np.sort(self._ratios(noise + self.axes @ between)[1].max(0))
+            corrected += weight[point] * share_reaching(self._nulls[point], ratio)
         return slopes, errors, corrected, self._guard(values)
 
     def _ratios(self, values: Array) -> tuple[Array, Array, Array, Array]:
         """Log likelihoods without a slope [points, grids]; ratios, slopes, errors [constructs, grids]."""
         squares, on_axes = (values**2).sum(0), self.axes.T @ values
-        own, own_on_axes = (self.facts**2).sum(0), self.axes.T @ self.facts
+        norms, facts_on_axes = (self.facts**2).sum(0), self.axes.T @ self.facts
         product = self.facts.T @ values
         without, with_slope, slopes, errors = [], [], [], []
         for variance in VARIANCES:
             shrunk = variance * self.sizes / (1 + variance * self.sizes)
             base = -0.5 * np.log1p(variance * self.sizes).sum()
             form = squares - (shrunk[:, None] * on_axes**2).sum(0)
-            score = product - (shrunk[:, None] * own_on_axes).T @ on_axes
-            information = (own - (shrunk[:, None] * own_on_axes**2).sum(0))[:, None]
+            score = product - (shrunk[:, None] * facts_on_axes).T @ on_axes
+            information = (norms - (shrunk[:, None] * facts_on_axes**2).sum(0))[:, None]
             information = np.where(self.estimable[:, None], information, np.inf)
             without.append(base - 0.5 * self.left * np.log(form))
             with_slope.append(base - 0.5 * self.left * np.log(form - score**2 / information))
@@ -245,24 +251,15 @@ class Distances:
         own_slopes, own_errors = (np.take_along_axis(np.stack(kind), best, 0)[0] for kind in (slopes, errors))
         return null, 2 * (full.max(0) - null.max(0)), own_slopes, own_errors
 
-    def _null(self, point: int, variance: float) -> Array:
-        """Sorted largest ratios [draws] without a slope."""
-        if point not in self._nulls:
-            rng = np.random.default_rng((self.seed, 1, point))
-            noise = _without(self.basis, rng.normal(size=(len(self.roots), self.draws)))
-            between = rng.normal(size=(len(self.sizes), self.draws)) * np.sqrt(variance * self.sizes)[:, None]
-            self._nulls[point] = np.sort(self._ratios(noise + self.axes @ between)[1].max(0))
-        return self._nulls[point]
-
     def _guard(self, values: Array) -> Replication:
         """The slope within each family of targets, and their mean against how much they differ."""
         slopes, variances, correlations = [], [], []
         for family in np.unique(self.family):
-            own = self.family == family
-            facts = self.facts[own]
+            is_member = self.family == family
+            facts = self.facts[is_member]
             information = np.where(self.estimable, (facts**2).sum(0), 1.0)
             if (information > SMALLEST_PART * (self.facts**2).sum(0)).all():
-                slopes.append((facts.T @ values[own]) / information[:, None])
+                slopes.append((facts.T @ values[is_member]) / information[:, None])
                 variances.append(np.broadcast_to(1 / information[:, None], slopes[-1].shape))
                 between = facts.T @ facts / np.sqrt(np.outer(information, information))
                 np.fill_diagonal(between, 1.0)
@@ -341,16 +338,16 @@ class MixedTest:
         return cls(grid, names, ratings, deviations, model, slopes, Distances.of(grid, ratings, draws, seed))
 
     @classmethod
-    def beside(cls, test: MixedTest, construct: int, others: Array) -> MixedTest | None:
+    def joint(cls, test: MixedTest, construct: int, others: Array) -> MixedTest | None:
         """The test of a construct with the slopes of other constructs [k] in the model; None where nothing is left."""
-        own, beside = test.ratings[:, [construct]], test.ratings[:, others]
+        rating, rest = test.ratings[:, [construct]], test.ratings[:, others]
         effects = test.model.effects
-        if np.abs(effects.beside(beside).of_facts(own)).max(initial=0.0) < SAME:
+        if np.abs(effects.orthogonal_to(rest).of_facts(rating)).max(initial=0.0) < SAME:
             return None
-        model = Model.of(test.grid, own, test.model.draws, test.model.seed, beside)
-        families = FamilySlopes.of(test.grid, model, own, beside)
+        model = Model.of(test.grid, rating, test.model.draws, test.model.seed, rest)
+        families = FamilySlopes.of(test.grid, model, rating, rest)
         names, deviations = (test.constructs[construct],), test.deviations[[construct]]
-        return cls(test.grid, names, own, deviations, model, families, test.distances)
+        return cls(test.grid, names, rating, deviations, model, families, test.distances)
 
     def scale(self, gains: Array) -> Array:
         """Variance [grids] of the noise of gains in units of what weights promise."""
@@ -384,7 +381,7 @@ class MixedTest:
         difference = (rating[:, None] - rating[None, :]) * self.grid.mask
         return np.asarray(difference if question == SIGNED else np.abs(difference))
 
-    def asked(self, question: str, gains: Array) -> GridSlopes:
+    def answer(self, question: str, gains: Array) -> GridSlopes:
         """Either question, put to gains [tasks, tasks, grids].
 
         SIGNED is the primary one: do intermediates that are rated higher than their target teach it more, or less?
@@ -430,10 +427,10 @@ OVERLAP, ROUNDING = 0.8, 1e-9  # correlation of two ratings over tasks
 
 @dataclass(frozen=True)
 class Overlaps:
-    """``partners`` marks [constructs, constructs] ratings that overlap, ``beside`` their tests by construct."""
+    """``partners`` marks [constructs, constructs] ratings that overlap, ``tests`` theirs by construct."""
 
     partners: Array
-    beside: dict[int, MixedTest]
+    tests: dict[int, MixedTest]
 
     @classmethod
     def of(cls, test: MixedTest) -> Overlaps:
@@ -442,11 +439,11 @@ class Overlaps:
         correlations = np.corrcoef(test.ratings.T).reshape(count, count)
         partners: Array = np.asarray((np.abs(correlations) >= OVERLAP - ROUNDING) & ~np.eye(count, dtype=bool))
         tests = {
-            construct: MixedTest.beside(test, construct, np.flatnonzero(partners[construct]))
+            construct: MixedTest.joint(test, construct, np.flatnonzero(partners[construct]))
             for construct in range(count)
             if partners[construct].any()
         }
-        return cls(partners, {construct: own for construct, own in tests.items() if own is not None})
+        return cls(partners, {construct: joint for construct, joint in tests.items() if joint is not None})
 
     def p_beside(self, gains: Array) -> Array:
         """P [constructs, grids] beside all that overlap with it; 1 where nothing is left, NaN where nothing overlaps.
@@ -454,8 +451,8 @@ class Overlaps:
         ``gains`` are [tasks, tasks, grids].
         """
         p: Array = np.repeat(np.where(self.partners.any(1), 1.0, np.nan)[:, None], gains.shape[2], axis=1)
-        for construct, test in self.beside.items():
-            p[construct] = test.asked(SIGNED, gains).p[0]
+        for construct, test in self.tests.items():
+            p[construct] = test.answer(SIGNED, gains).p[0]
         return p
 
     def named(self, p: Array, p_beside: Array) -> Array:

@@ -4,8 +4,6 @@ Kept as the publication has it, with raw units and integer codes, so that its Ta
 describe a fit in the sample: ``unseen_tasks`` says what of it holds for tasks that were not seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations as ordered
@@ -98,8 +96,8 @@ def paper_importances(
     percent = results.gains.percent.to_numpy("float64")
     usable = np.isfinite(percent)
     if usable.sum() < FEWEST_PAIRS:
-        known = counted(int(usable.sum()), "pair")
-        raise BadInput(f"{results.name}: {known} with a percent change; paper mode needs {FEWEST_PAIRS}")
+        count = counted(int(usable.sum()), "pair")
+        raise BadInput(f"{results.name}: {count} with a percent change; paper mode needs {FEWEST_PAIRS}")
     if not paper_blocks(results, pairs, setting, None):
         raise BadInput(f"{results.name}: no feature is known of every task; paper mode needs one, such as ratings")
     rows, fits = [], []
@@ -182,8 +180,8 @@ class KernelFit:
 
     def predicted(self, blocks: dict[str, Array]) -> Array:
         """Predictions [rows] for other rows of the same blocks."""
-        columns, own = np.hstack(list(blocks.values())), np.hstack(list(self._blocks.values()))
-        return self._predictions_from(np.exp(-self._gamma * _squared_distances(columns, own[self._support])))
+        columns, of_fit = np.hstack(list(blocks.values())), np.hstack(list(self._blocks.values()))
+        return self._predictions_from(np.exp(-self._gamma * _squared_distances(columns, of_fit[self._support])))
 
     def r2(self) -> float:
         """R2 on the rows of the fit."""
@@ -285,7 +283,7 @@ def unseen_tasks(results: Results, setting: PaperSetting, *, similarities: pd.Da
     Q2 compares with the mean of the training pairs, not of all, and is NaN where no pair is left to test on or nothing
     varies. Similarities take part if they were measured of every pair.
     """
-    blocks, percent, gains = _without_stand_ins(results, setting, similarities)
+    blocks, percent, gains = _blocks_of_usable(results, setting, similarities)
     roles = {role: gains[role].to_numpy() for role in ("intermediate", "target")}
     rows = []
     for scheme in SCHEMES:
@@ -323,10 +321,10 @@ def importances_by_chance(
     # The row of every ordered pair in the square of all pairs, from which an arrangement looks its facts up.
     row = np.zeros((len(tasks), len(tasks)), dtype=int)
     row[every.intermediate, every.target] = np.arange(len(every))
-    place = {task: number for number, task in enumerate(tasks)}
-    roles = [gains[role].map(place).to_numpy() for role in ("intermediate", "target")]
-    own = row[roles[0], roles[1]]
-    names = [name for name, block in blocks.items() if name in square and np.array_equal(square[name][own], block)]
+    position = {task: number for number, task in enumerate(tasks)}
+    roles = [gains[role].map(position).to_numpy() for role in ("intermediate", "target")]
+    index = row[roles[0], roles[1]]
+    names = [name for name, block in blocks.items() if name in square and np.array_equal(square[name][index], block)]
     importances = []
     for number, order in enumerate(grid.task_orders(len(tasks), arrangements, np.random.default_rng((seed, 4)))):
         moved = row[order[roles[0]], order[roles[1]]]
@@ -362,7 +360,7 @@ def shuffled_ratings(
     A construct has to be known of every task. ``p_largest`` compares it with the largest of the constructs. Splits stay
     the same; similarities take part if they were measured of every pair.
     """
-    blocks, _, _ = _without_stand_ins(results, setting, similarities)
+    blocks, _, _ = _blocks_of_usable(results, setting, similarities)
     names = [
         name for name, feature in grid.features_of(results).items() if feature.kind == grid.CONSTRUCT and name in blocks
     ]
@@ -391,21 +389,15 @@ def shuffled_ratings(
 def _importances(
     results: Results, setting: PaperSetting, similarities: pd.DataFrame | None, seed: int, names: list[str]
 ) -> dict[str, float]:
-    blocks, percent, _ = _without_stand_ins(results, setting, similarities)
+    blocks, percent, _ = _blocks_of_usable(results, setting, similarities)
     rows, _ = importances_of_seed(blocks, percent, setting, seed, names)
     return {row["feature"]: row["importance"] for row in rows}
 
 
-def _without_stand_ins(
-    results: Results, setting: PaperSetting, similarities: pd.DataFrame | None
-) -> tuple[dict[str, Array], Array, pd.DataFrame]:
-    return _blocks_of_usable(results, setting, similarities, None)
-
-
 def _blocks_of_usable(
-    results: Results, setting: PaperSetting, similarities: pd.DataFrame | None, seed: int | None
+    results: Results, setting: PaperSetting, similarities: pd.DataFrame | None, seed: int | None = None
 ) -> tuple[dict[str, Array], Array, pd.DataFrame]:
-    """Blocks, percent changes and gains of the pairs that have a percent change; a seed draws stand-ins."""
+    """Blocks, percent changes and gains of the pairs that have a percent change; stand-ins are drawn with a seed."""
     percent = results.gains.percent.to_numpy("float64")
     usable = np.isfinite(percent)
     blocks = paper_blocks(results, grid.pair_features(results, similarities=similarities), setting, seed)

@@ -1,7 +1,5 @@
 """What is asked of results, wherever they come from: a stored study, the paper's tables, or somebody's own scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,7 +34,7 @@ class Question:
 
     ``note`` is what must be known of the counts, ``limited`` are the results in settings with less data, ``limits``
     what cannot be known from where the results come from, and ``similarities`` those of pairs of tasks, if measured.
-    ``kept`` is where answers are kept, by default nowhere. ``beside`` are the ratings of a model, if asked for.
+    ``kept`` is where answers are kept, by default nowhere. ``model_ratings`` are those of a model, if asked for.
     """
 
     results: Results
@@ -49,7 +47,7 @@ class Question:
     primary: Primary = UNDECLARED
     similarities: pd.DataFrame | None = None
     kept: Kept = NOWHERE
-    beside: Beside | None = None
+    model_ratings: Beside | None = None
 
     @cached_property
     def effects(self) -> pd.DataFrame:
@@ -103,6 +101,6 @@ def of_study(study: StudyResults, out: Path, margin: float | None = None) -> Que
     return of_grids(study.by_setting, out, margin, primary=primary, similarities=study.similarities, kept=study.kept)
 
 
-def of_own_table(own: OwnTable, out: Path) -> Question:
+def of_own_table(table: OwnTable, out: Path) -> Question:
     """The question to somebody's table of scores: no predictions, so that nothing is tested pair by pair."""
-    return Question(own.results, {"as given": own.results}, (), out, limits=own.limits)
+    return Question(table.results, {"as given": table.results}, (), out, limits=table.limits)

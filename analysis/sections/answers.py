@@ -1,7 +1,5 @@
 """The sections of an analysis on ratings, themes and less data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -202,22 +200,22 @@ TEXT = (
 )
 
 
-def _known(question: Question) -> dict[str, Any]:
+def _inputs(question: Question) -> dict[str, Any]:
     """What rankings follow from: results, and similarities, of which none may be measured."""
-    known = pd.DataFrame(columns=list(SIMILARITIES)) if question.similarities is None else question.similarities
-    return {"results": question.results, "similarities": known}
+    similarities = pd.DataFrame(columns=list(SIMILARITIES)) if question.similarities is None else question.similarities
+    return {"results": question.results, "similarities": similarities}
 
 
 def choosing(question: Question) -> Section:
     """How right every ranking was, beside a random order."""
-    results, asked = question.results, _known(question)
+    results, inputs = question.results, _inputs(question)
 
     def compute() -> dict[str, Any]:
-        ranked = choices.rankings(**asked)
+        ranked = choices.rankings(**inputs)
         rows = choices.ranking_qualities(results, ranked)
         return {"targets": rows, "summary": choices.summary(rows, results, ranked)}
 
-    parts = question.kept.parts("qualities of rankings", asked, compute)
+    parts = question.kept.parts("qualities of rankings", inputs, compute)
     by_target, frame = parts["targets"], parts["summary"]
     if by_target.empty:
         text = f"No target has {choices.FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
@@ -254,11 +252,11 @@ BUDGET_TEXT = (
 )
 
 
-def budgeted(question: Question) -> Section | None:
+def budgets(question: Question) -> Section | None:
     """The regret of every order by transfers per target, beside a random one; nothing where nothing can be chosen."""
-    asked = _known(question)
+    inputs = _inputs(question)
     frame = question.kept.frame(
-        "what a budget costs", asked, lambda: choices.budget(question.results, choices.rankings(**asked))
+        "what a budget costs", inputs, lambda: choices.budget(question.results, choices.rankings(**inputs))
     )
     if frame.empty:
         return None
@@ -278,19 +276,19 @@ def budgeted(question: Question) -> Section | None:
 
 
 def _budget_row(frame: pd.DataFrame, name: str, counts: list[int]) -> list[str]:
-    own = frame[frame.order == name].set_index("transfers")
+    rows = frame[frame.order == name].set_index("transfers")
     after = choices.enough(frame, name, POINTS)
-    cells = f"{after} ({own.cells[after]} cells)" if after else "-"
-    return [name, *(f"{number(own.regret[k], 2)} ({interval(own.low[k], own.high[k], 2)})" for k in counts), cells]
+    cells = f"{after} ({rows.cells[after]} cells)" if after else "-"
+    return [name, *(f"{number(rows.regret[k], 2)} ({interval(rows.low[k], rows.high[k], 2)})" for k in counts), cells]
 
 
 def _verdict(frame: pd.DataFrame, counts: list[int]) -> str:
     """Which orders leave less regret than a random one, with the number of transfers at which most of it shows."""
     lines = []
     for name in dict.fromkeys(frame.order):
-        own = frame[(frame.order == name) & frame.transfers.isin(counts) & (frame.difference_high < 0)]
-        if name != choices.RANDOM and len(own):
-            best = own.loc[own.difference.idxmin()]
+        rows = frame[(frame.order == name) & frame.transfers.isin(counts) & (frame.difference_high < 0)]
+        if name != choices.RANDOM and len(rows):
+            best = rows.loc[rows.difference.idxmin()]
             limits = interval(best.difference_low, best.difference_high, 2)
             lines.append(f"{name} (after {best.transfers}: {signed(best.difference, 2)} points, {limits})")
     return f"Less regret than in a random order, with limits below 0: {'; '.join(lines) or 'none'}."
@@ -331,17 +329,17 @@ MODEL_REPEATS = (
 )
 
 
-def beside(question: Question, own: Beside, progress: explained.Progress) -> explained.ImportanceReport:
+def of_model(question: Question, model: Beside, progress: explained.Progress) -> explained.ImportanceReport:
     """The section on ratings that a model gave, its lines for a terminal and its facts."""
-    people = own.people(question.results)
+    people = model.people(question.results)
     agreed = question.kept.frame(
-        "agreement with a model", {"model": own.ratings, "people": people}, lambda: agreements(own.ratings, people)
+        "agreement with a model", {"model": model.ratings, "people": people}, lambda: agreements(model.ratings, people)
     )
-    repeated, sets = repeats(own.readings), own.sets(question.results)
+    repeated, sets = repeats(model.readings), model.sets(question.results)
     answers = {name: explained.computed(replace(question, results=results), progress) for name, results in sets.items()}
     slopes = pd.concat([answer.slopes.assign(ratings=name) for name, answer in answers.items()], ignore_index=True)
     frames = {"model_agreement": agreed, "model_repeats": repeated, "rating_sets": slopes}
-    raters = ", ".join(dict.fromkeys(own.ratings.rater))
+    raters = ", ".join(dict.fromkeys(model.ratings.rater))
     blocks: list[Block] = [Text(f"Nobody else has rated what {raters} has, so there is no agreement.")]
     if len(agreed):
         shown = agreed.sort_values("construct", key=_in_order, kind="stable")
@@ -375,13 +373,13 @@ def beside(question: Question, own: Beside, progress: explained.Progress) -> exp
 
 def _set_line(name: str, results: Results, answer: Mixed) -> str:
     primary = answer.slopes[answer.slopes.question == SIGNED]
-    said = [
+    clauses = [
         f"{row.title} {row.verdict}"
         if row.verdict == NOT_TESTED
         else f"{row.title} {signed(row.slope, 2)} ({ends(row.low, row.high)}), p {p_text(row.p)}, {row.verdict}"
         for row in primary.itertuples()
     ]
-    return f"with {_title(name)} ({_rated_fully(results)}): {'; '.join(said) or answer.headline}"
+    return f"with {_title(name)} ({_rated_fully(results)}): {'; '.join(clauses) or answer.headline}"
 
 
 def _rated_fully(results: Results) -> str:
@@ -405,7 +403,7 @@ def _in_order(names: pd.Series) -> pd.Series:
 MODES = {"guarded": explained.guarded_answer, "paper": explained.paper_answer}
 
 
-def silent(done: int, of: int, what: str) -> None:
+def silent(done: int, of: int, stage: str) -> None:
     """Show no progress."""
 
 
@@ -415,8 +413,8 @@ def all_answers(
     """What explains gains, in a mode, and the sections of all answers."""
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)
-        compared = beside(question, question.beside, progress) if question.beside else None
-    parts = (answer.further, themes(question), half_data(question), choosing(question), budgeted(question))
+        compared = of_model(question, question.model_ratings, progress) if question.model_ratings else None
+    parts = (answer.further, themes(question), half_data(question), choosing(question), budgets(question))
     sections = (ratings(question), answer.section, compared.section if compared else None, *parts)
     if compared:
         answer = replace(answer, lines=(*answer.lines, *compared.lines), facts=answer.facts | compared.facts)

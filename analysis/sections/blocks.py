@@ -21,8 +21,9 @@ import pandas as pd
 from analysis.figures.drawing import Drawing, FigureFiles
 from analysis.figures.plan import PlannedFigure
 from analysis.gains.significance import p_text
+from analysis.importance.mixed import ends
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import TABLES, count, interval, number, write_csv, write_frames
+from analysis.tables import TABLES, count, interval, number, signed, write_csv, write_frames
 from tasks.plain_text import harmless
 
 
@@ -60,8 +61,8 @@ class Bullets:
         return cls([f"{name}: {value}" for name, value in facts.items()])
 
 
-# Kinds of values: words at the left, several counts at the right, a ``count``, a ``p``, and numbers, of which a page
-# has so many digits, and so many of the ends of an interval.
+# Kinds of values: words at the left, several counts at the right, a ``count``, a ``p``, a ``short p`` of three digits,
+# a ``slope``, and numbers, of which a page has so many digits, and so many of the ends of an interval.
 LABEL, COUNTS = "label", "counts"
 DIGITS = {"score": (3, 2), "points": (1, 1), "mean points": (2, 2), "alpha": (4, 2), "rating": (2, 2)}
 
@@ -88,7 +89,10 @@ class Column(NamedTuple):
         if self.kind in DIGITS:
             digits = DIGITS[self.kind]
             return interval(first, last[0], digits[1]) if last else number(first, digits[0])
-        return {"count": count, "p": small_p}.get(self.kind, lambda words: words)(first)
+        if self.kind == "slope":
+            return ends(first, last[0]) if last else signed(first, 2)
+        texts: dict[str, Callable[[Any], str]] = {"count": count, "p": small_p, "short p": p_text}
+        return texts[self.kind](first) if self.kind in texts else first
 
 
 def small_p(value: float) -> str:
@@ -178,7 +182,11 @@ DEFINITION = re.compile(r"^(\s*\[[^\]\n]*\]):", re.MULTILINE)  # of where a link
 
 def markdown(sections: Iterable[Section]) -> str:
     """A page of these sections, a blank line between any two blocks."""
-    return "\n\n".join(paragraph for section in sections for paragraph in _paragraphs(section)) + "\n"
+    paragraphs: list[str] = []
+    for section in sections:
+        paragraphs += [plain(f"## {section.title}")] if section.title else []
+        paragraphs += map(_paragraph, section.blocks)
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def table(head: Sequence[str], rows: Collection[Sequence[object]]) -> str:
@@ -192,11 +200,6 @@ def plain(text: str) -> str:
     """Text that a reader of Markdown shows as it is: no HTML, no link, no picture, no control character."""
     lines = "\n".join(map(harmless, text.split("\n")))
     return DEFINITION.sub(r"\1\:", TAG.sub("&lt;", lines).replace("](", "]\\("))
-
-
-def _paragraphs(section: Section) -> list[str]:
-    title = [plain(f"## {section.title}")] if section.title else []
-    return [*title, *map(_paragraph, section.blocks)]
 
 
 def _paragraph(block: Block) -> str:

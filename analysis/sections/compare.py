@@ -1,7 +1,5 @@
 """Two studies against each other: scores of the cells that both have, gains, and the conclusions that differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -165,8 +163,8 @@ def compared_scores(a: Side, b: Side) -> pd.DataFrame:
     both["found"] = sides.mask(is_other, OTHER_METRIC)
     both["difference"] = (both.score_b - both.score_a).where(both["found"] == BOTH)
     both["metric"] = both.metric_a.fillna(both.metric_b)
-    known = both.splits_a.notna() & both.splits_b.notna()
-    both["same_splits"] = (both.splits_a == both.splits_b).astype("boolean").where(known)
+    has_both = both.splits_a.notna() & both.splits_b.notna()
+    both["same_splits"] = (both.splits_a == both.splits_b).astype("boolean").where(has_both)
     return framed(both, SCORES)
 
 
@@ -191,7 +189,7 @@ def compared_gains(a: Side, b: Side) -> pd.DataFrame:
     return framed(both, COMPARED)
 
 
-def crossed(frame: pd.DataFrame) -> pd.DataFrame:
+def cross_table(frame: pd.DataFrame) -> pd.DataFrame:
     """How many gains have each conclusion in a (rows) and in b (columns), from ``compared_gains``."""
     table = pd.crosstab(frame.conclusion_a, frame.conclusion_b)
     return table.reindex(index=list(CONCLUSIONS), columns=list(CONCLUSIONS), fill_value=0)
@@ -434,7 +432,7 @@ def _gains(a: Side, b: Side, pairs: pd.DataFrame, agreement: pd.DataFrame) -> li
     ]
     head = ["setting", "pairs", "b less a, points", "95 % interval", "correlation", "95 % interval"]
     head += ["rank correlation", "95 % interval", "same sign", "95 % interval"]
-    cross = crossed(pairs)
+    cross = cross_table(pairs)
     present = [name for name in CONCLUSIONS if cross.loc[name].any() or cross[name].any()]
     across = [(f"a: {name}", *cross.loc[name, present]) for name in present]
     return [

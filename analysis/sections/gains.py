@@ -1,7 +1,5 @@
 """The sections of a report about gains: all pairs with their correction, and the controls apart from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -92,9 +90,9 @@ def learned(study: StudyResults) -> Section:
         )
         for row in frame.to_dict("records")
     ]
-    known = study.cells.is_still_learning.dropna()
-    last = f"Of {counted(len(known), 'trained cell')}, {int(known.sum())} ({percent(known.mean())}) are best at their"
-    ends = [Text(f"{last} last epoch.")] if len(known) else []
+    flags = study.cells.is_still_learning.dropna()
+    last = f"Of {counted(len(flags), 'trained cell')}, {int(flags.sum())} ({percent(flags.mean())}) are best at their"
+    ends = [Text(f"{last} last epoch.")] if len(flags) else []
     return Section("Learned or not", [Text(text), Table(head, rows), *ends], {"learned": frame})
 
 
@@ -243,19 +241,28 @@ def merged(study: StudyResults) -> Section | None:
     )
     # How many rows of targets are better or worse than the chosen single and an untrained adapter.
     texts = []
-    for name, what in ((CHOSEN, "the single that validation chooses"), (RANDOM, "an untrained adapter")):
+    for name, noun in ((CHOSEN, "the single that validation chooses"), (RANDOM, "an untrained adapter")):
         tested = study.merged[study.merged[f"p_max_{name}"].notna()]
         if len(tested):
             sure = tested[f"less_{name}"][tested[f"p_max_{name}"] <= LEVEL]
             better, worse = int((sure > 0).sum()), int((sure < 0).sum())
-            texts.append(f"{better} better and {worse} worse than {what} (family-wise within each target)")
+            texts.append(f"{better} better and {worse} worse than {noun} (family-wise within each target)")
     compared = int(study.merged.points.notna().sum())
     won = f"Of {counted(compared, 'finished row')} of targets, {'; '.join(texts) or 'none could be tested'}."
     means = study.merged_means
     blocks: list[Block] = [Text(text), Text(won), Table.of(means, merged_columns(means))]
     blocks += [Text("Each merged row of each target:"), _merged_rows(study)]
     if len(study.retention):
-        blocks += [Text(KEPT), _kept(study.retention)]
+        # Means of every merged row and metric, and in how many cases the merge is above the parent's own part alone.
+        rows = [
+            (
+                *(row, METRIC_NAMES[str(metric)], *(number(part[score].mean()) for score in SCORES), len(part)),
+                f"{int((part.merged > part.own_part).sum())} of {len(part)}",
+            )
+            for (row, metric), part in study.retention.groupby(["row", "metric"], sort=False)
+        ]
+        scores = [name.replace("_", " ") for name in SCORES]
+        blocks += [Text(KEPT), Table(["merged row", "scored by", *scores, "parents", "above own part"], rows)]
     if left_out := study.manifest.get("left_out"):
         blocks.append(Text("; ".join(f"{name}: {reason}" for name, reason in left_out.items()), lead="Left out."))
     frames = {"merged": study.merged, "merged_means": means, "retention": study.retention}
@@ -276,19 +283,6 @@ def merged_columns(means: pd.DataFrame) -> list[Column]:
         columns.append(Column(f"less {SHORT[name]}", f"less_{name}", "points"))
         columns.append(Column("95 % interval", (f"low_less_{name}", f"high_less_{name}"), "points"))
     return columns
-
-
-def _kept(kept: pd.DataFrame) -> Table:
-    """Means of every merged row and metric, and in how many cases the merge is above the parent's own part alone."""
-    rows = [
-        (
-            *(row, METRIC_NAMES[str(metric)], *(number(part[score].mean()) for score in SCORES), len(part)),
-            f"{int((part.merged > part.own_part).sum())} of {len(part)}",
-        )
-        for (row, metric), part in kept.groupby(["row", "metric"], sort=False)
-    ]
-    scores = [name.replace("_", " ") for name in SCORES]
-    return Table(["merged row", "scored by", *scores, "parents", "above own part"], rows)
 
 
 def _merged_rows(study: StudyResults) -> Table:
@@ -336,8 +330,8 @@ def corrections(study: StudyResults) -> Section | None:
     kept = {name: tested.points[tested[name] <= LEVEL] for name in WAYS}
     doubtful = undecided_corrections(tested)
     rows = [
-        (what, int((kept[name] > 0).sum()), int((kept[name] < 0).sum()), _undecided(tested, name, doubtful))
-        for name, what in WAYS.items()
+        (noun, int((kept[name] > 0).sum()), int((kept[name] < 0).sum()), _doubts(tested, name, doubtful))
+        for name, noun in WAYS.items()
     ]
     text = (
         f"Significant results by correction (alpha = {LEVEL}), and the error rate that it controls. Undecided are gains"
@@ -347,7 +341,7 @@ def corrections(study: StudyResults) -> Section | None:
     return Section("Gains by correction", [Text(text), Table(["correction", "gains", "harms", "undecided"], rows)])
 
 
-def _undecided(tested: pd.DataFrame, name: str, doubtful: pd.DataFrame) -> str:
+def _doubts(tested: pd.DataFrame, name: str, doubtful: pd.DataFrame) -> str:
     """How many gains a correction leaves undecided, and at how many draws; no p by itself is corrected."""
     if name not in doubtful:
         return ""
@@ -418,8 +412,8 @@ def _pairs(study: StudyResults, frame: pd.DataFrame) -> Table:
     table = Table((*head, "conditional on", "flags"), rows)
     usual = {"data": "version 1 -> 1", "setting": "full", "conditional on": "one training run", "flags": "none"}
     kept = [
-        place
-        for place, name in enumerate(table.head)
-        if name not in usual or any(row[place] != usual[name] for row in table.rows)
+        index
+        for index, name in enumerate(table.head)
+        if name not in usual or any(row[index] != usual[name] for row in table.rows)
     ]
-    return Table([table.head[place] for place in kept], [tuple(row[place] for place in kept) for row in table.rows])
+    return Table([table.head[index] for index in kept], [tuple(row[index] for index in kept) for row in table.rows])

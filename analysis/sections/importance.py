@@ -4,26 +4,25 @@ Beside it stand tables of the paper's layout, from any results: all but Table 6,
 writes.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pandas as pd
 
 from analysis.figures.drawing import Drawing
-from analysis.figures.paper_figures import changed, choices_of_slopes, profile_figure
-from analysis.gains.significance import p_text
-from analysis.importance import paper_mode
+from analysis.figures.paper_figures import change, choices_of_slopes, profile_figure
+from analysis.gains.significance import LEVEL, p_text
+from analysis.importance import paper_mode, questions
 from analysis.importance.grid import features_of
-from analysis.importance.mixed import NOT_TESTED, Mixed, ends, mixed, slopes_by_choice
+from analysis.importance.mixed import NOT_TESTED, Mixed, mixed, slopes_by_choice
 from analysis.importance.mixed_test import DISTANCE, SIGNED
 from analysis.importance.question import PUBLISHED, Question
 from analysis.ratings.agreement import agreement, rater_pairs
 from analysis.ratings.themes import rating_means
 from analysis.results.results import CLASS, MOMENT, ROWS, Results
-from analysis.sections.blocks import Block, Bullets, Section, Table, Text, pictures
+from analysis.results.study_results import StudyResults
+from analysis.sections.blocks import LABEL, Block, Bullets, Column, Section, Table, Text, pictures
 from analysis.tables import number, percent, signed
 from tasks.errors import BadInput
 
@@ -32,10 +31,18 @@ CHOSEN = (
     " not corrected for the number of choices:"
 )
 GUARDED = "What explains a gain"
+SLOPE_COLUMNS = (
+    Column("rating", "title"),
+    Column("per step", "slope", "slope"),
+    Column("95 % interval", ("low", "high"), "slope"),
+    Column("p (ratio)", "p_ratio", "short p"),
+    Column("p (families)", "p_families", "short p"),
+    Column("verdict", "verdict"),
+)
 Progress = Callable[[int, int, str], None]
 
 
-def _told(question: Question, answer: Mixed) -> tuple[Section, list[Block]]:
+def _section(question: Question, answer: Mixed) -> tuple[Section, list[Block]]:
     """The section that tells an answer, and how it was tested, the same for distances, and each verdict in words."""
     frames = {"mixed_slopes": answer.slopes}
     blocks: list[Block] = [Text(question.primary.line())]
@@ -56,16 +63,6 @@ def _told(question: Question, answer: Mixed) -> tuple[Section, list[Block]]:
     points = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
     points += [f"{row.title}: {row.why}" for row in tested[tested.question == SIGNED].itertuples()]
     return section, [*more, Bullets([*points, *answer.notes])]
-
-
-def _by_choice(frame: pd.DataFrame) -> Table:
-    """A line per choice with slope and p of every rating."""
-    titles = list(dict.fromkeys(frame.title))
-    body = []
-    for _, own in frame.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
-        said = {row.title: row.why or f"{signed(row.slope, 2)} ({p_text(row.p)})" for row in own.itertuples()}
-        body.append((changed(own.iloc[0], frame.iloc[0]), *(said.get(name, "") for name in titles)))
-    return Table(["changed", *titles], body)
 
 
 def computed(question: Question, progress: Progress) -> Mixed:
@@ -95,15 +92,10 @@ def _method() -> str:
 
 def slopes_table(tested: pd.DataFrame) -> Table:
     """A line per rating: its slope, how sure that is, and the verdict."""
-    head = ["rating", "per step", "95 % interval", "share of squares", "p (ratio)", "p (families)", "p", "verdict"]
-    body = [
-        (
-            *(row.title, signed(row.slope, 2), ends(row.low, row.high), percent(row.share)),
-            *(p_text(row.p_ratio), f"{p_text(row.p_families)} ({row.df} df)", p_text(row.p), row.verdict),
-        )
-        for row in tested.itertuples()
-    ]
-    return Table(head, body)
+    *first, ratio, families, verdict = SLOPE_COLUMNS
+    share, p = Column("share of squares", lambda row: percent(row["share"])), Column("p", "p", "short p")
+    with_df = families._replace(shows=lambda row: f"{p_text(row['p_families'])} ({row['df']} df)", kind=LABEL)
+    return Table.of(tested, [*first, share, ratio, with_df, p, verdict])
 
 
 BySetting = dict[str, paper_mode.PaperImportances]
@@ -126,7 +118,7 @@ def guarded_answer(question: Question, progress: Progress) -> ImportanceReport:
     """The mixed model of the primary specification, and slopes under every choice that could have been made."""
     results, primary, similarities = question.results, question.primary, question.similarities
     answer = computed(question, progress)
-    section, more = _told(question, answer)
+    section, more = _section(question, answer)
     chosen = question.kept.frame(
         "mixed choices",
         {"asked": (results, primary.specification, similarities)},
@@ -138,7 +130,13 @@ def guarded_answer(question: Question, progress: Progress) -> ImportanceReport:
     if chosen.p.notna().any():
         title = f"{results.banner}Slopes under each choice that could have been made, {results.name}"
         figures = [Drawing("mixed_choices", title, chosen, choices_of_slopes)]
-        more += [Text(CHOSEN), _by_choice(chosen), *pictures(figures)]
+        # A line per choice with slope and p of every rating.
+        titles = list(dict.fromkeys(chosen.title))
+        body = []
+        for _, part in chosen.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
+            texts = {row.title: row.why or f"{signed(row.slope, 2)} ({p_text(row.p)})" for row in part.itertuples()}
+            body.append((change(part.iloc[0], chosen.iloc[0]), *(texts.get(name, "") for name in titles)))
+        more += [Text(CHOSEN), Table(["changed", *titles], body), *pictures(figures)]
     section = replace(section, frames={**section.frames, "mixed_choices": chosen})
     further = Section("How that was tested", more, figures=figures) if more else None
     return ImportanceReport((primary.line(), *answer.lines()), section, facts, further)
@@ -175,15 +173,23 @@ def paper_answer(question: Question, progress: Progress) -> ImportanceReport:
         name: paper_mode.unseen_tasks(question.results, setting, similarities=question.similarities)
         for name, setting in paper_mode.SETTINGS.items()
     }
+    steps_done = len(paper_mode.SETTINGS) * SEEDS
     frames = {
-        "importances": _joined({name: result.importances for name, result in by_setting.items()}),
-        "fits": _joined({name: result.fits for name, result in by_setting.items()}),
-        "unseen": _joined(unseen),
-        "null": _null(question, progress),
+        "importances": _join({name: result.importances for name, result in by_setting.items()}),
+        "fits": _join({name: result.fits for name, result in by_setting.items()}),
+        "unseen": _join(unseen),
+        "null": paper_mode.shuffled_ratings(
+            question.results,
+            paper_mode.SETTINGS["V1"],
+            permutations=PERMUTATIONS,
+            seed=0,
+            similarities=question.similarities,
+            progress=lambda done, of: progress(steps_done + done, _steps(), "permuted ratings"),
+        ),
     }
     if question.results.name == PUBLISHED:
         near = {name: paper_mode.against_table6(result.importances) for name, result in by_setting.items()}
-        frames["table6"] = _joined(near)
+        frames["table6"] = _join(near)
     # How each setting was fitted, and what each fit has to say of itself.
     penalties = "; ".join(
         f"{name}: C {result.setting.penalty:g}, epsilon {result.setting.epsilon:g}"
@@ -208,23 +214,11 @@ def _importances(question: Question, name: str, progress: Progress) -> paper_mod
     )
 
 
-def _null(question: Question, progress: Progress) -> pd.DataFrame:
-    steps_done = len(paper_mode.SETTINGS) * SEEDS
-    return paper_mode.shuffled_ratings(
-        question.results,
-        paper_mode.SETTINGS["V1"],
-        permutations=PERMUTATIONS,
-        seed=0,
-        similarities=question.similarities,
-        progress=lambda done, of: progress(steps_done + done, _steps(), "permuted ratings"),
-    )
-
-
 def _steps() -> int:
     return len(paper_mode.SETTINGS) * SEEDS + PERMUTATIONS
 
 
-def _joined(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def _join(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([frame.assign(variant=name) for name, frame in frames.items()], ignore_index=True)
 
 
@@ -257,10 +251,10 @@ def _worth(frames: dict[str, pd.DataFrame]) -> list[Block]:
         means = "; ".join(f"{name} {number(mean.rho, 2)} ({number(mean.rmse)})" for name, mean in near.iterrows())
         text = f"Rank correlation with Table 6 (and root mean square difference), means over seeds: {means}."
         blocks.append(Text(text))
-    return [*blocks, *_permuted(frames["null"])]
+    return [*blocks, *_permutations(frames["null"])]
 
 
-def _permuted(null: pd.DataFrame) -> list[Block]:
+def _permutations(null: pd.DataFrame) -> list[Block]:
     """Importances beside those with permuted ratings; nothing where there are none."""
     if null.empty:
         return []
@@ -317,9 +311,9 @@ def ratings_table(results: Results) -> pd.DataFrame:
 
 def by_split(results: Results, kind: str) -> pd.DataFrame:
     """One row per task and class or moment, one column per split; a class that no row of a split has is at 0 there."""
-    own = results.labels[results.labels.kind == kind]
-    wide = own.pivot(index=["task", "name"], columns="split", values="value").reindex(
-        own[["task", "name"]].drop_duplicates()
+    rows = results.labels[results.labels.kind == kind]
+    wide = rows.pivot(index=["task", "name"], columns="split", values="value").reindex(
+        rows[["task", "name"]].drop_duplicates()
     )
     return wide.reindex(columns=["all", "train", "validation", "test"]).rename_axis(columns=None).reset_index()
 
@@ -355,3 +349,71 @@ def score_matrix(results: Results, metric: str) -> pd.DataFrame:
         wide.loc[target, target] = alone[target]
     rows = [task for task in results.tasks.task if task in wide.index]
     return wide.loc[rows, targets].rename_axis(index="intermediate", columns=None).reset_index()
+
+
+DECLARED = "Declared questions"
+DECLARED_TEXT = (
+    "Each has a single test (docs/what-explains-gains.md). p is corrected for the parts of a question, and not for"
+    " other questions. Seen from: the smallest effect that four of five such studies would find; a smaller one may be"
+    " there. Units: the families that the error comes from, or the tasks where unrelated ones are compared. Beside the"
+    " answer stands what the estimate would be without the tasks of any one family."
+)
+DECLARED_COLUMNS = (
+    Column("question", lambda row: questions.QUESTIONS[row["question"]]),
+    Column("part", "part"),
+    Column("estimate", lambda row: "" if row["why_not"] else f"{number(row['estimate'], 2)} {row['unit']}"),
+    Column("95 % interval", ("low", "high"), "mean points"),
+    Column("p", "p_corrected", "p"),
+    Column("seen from", "smallest", "mean points"),
+    Column("units", "units", "count"),
+    Column("without a family", "range"),
+    Column("answer", "answer"),
+)
+
+
+def declared(study: StudyResults, question: Question, slopes: pd.DataFrame | None) -> Section | None:
+    """The answers to what a study declared, beside those without each family; nothing where it declared no question.
+
+    ``slopes`` on ratings are those of the mixed model.
+    """
+    names = question.primary.questions
+    if not names:
+        return None
+
+    def compute() -> dict[str, Any]:
+        tasks = question.results.tasks
+        layout = questions.layout_of(
+            study.store, study.manifest, study.gains, study.controls, study.similarities, tasks
+        )
+        return {
+            "answers": questions.answers(layout, names, slopes),
+            "without": questions.without_families(layout, names),
+        }
+
+    inputs = {"names": list(names), "gains": study.gains, "controls": study.controls, "slopes": slopes}
+    parts = question.kept.parts("declared questions", {**inputs, "alike": study.similarities}, compute)
+    answered, without = parts["answers"], parts["without"]
+    shown = answered.assign(
+        answer=[_answer(row) for row in answered.to_dict("records")],
+        range=[_range(without[without.part == part]) for part in answered.part],
+    )
+    frames = {"declared_questions": answered, "declared_without": without}
+    return Section(
+        DECLARED, [Text(question.primary.line()), Text(DECLARED_TEXT), Table.of(shown, DECLARED_COLUMNS)], frames
+    )
+
+
+def _answer(row: Mapping[str, Any]) -> str:
+    """Yes, the opposite, or that nothing was seen."""
+    if row["why_not"]:
+        return f"cannot be answered: {row['why_not']}"
+    if row["p_corrected"] <= LEVEL:
+        return "yes" if row["estimate"] > 0 else "the opposite"
+    return "not seen"
+
+
+def _range(without: pd.DataFrame) -> str:
+    """The least and the largest estimate without a family, with its p."""
+    estimates = without.dropna(subset=["estimate"]).sort_values("estimate", kind="stable")
+    ends = [estimates.iloc[0], estimates.iloc[-1]] if len(estimates) else []
+    return " to ".join(f"{number(row.estimate, 2)} (p {p_text(row.p_corrected)} without {row.without})" for row in ends)

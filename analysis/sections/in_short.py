@@ -3,8 +3,6 @@
 Every sentence is made from frames that the report also writes, so that nothing is counted in two ways.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -38,7 +36,7 @@ def sentences(study: StudyResults, explained: Iterable[str] = ()) -> list[str]:
     if study.gains.empty and has_systems(study.manifest):
         return _sentences_of_systems(study)
     tested = study.gains[study.gains.p.notna()]
-    own = claims(study.gains, study.learned)
+    claimed = claims(study.gains, study.learned)
     # What to do about gains: the first step that is due.
     learned = study.learned[study.learned.has_learned.eq(False).fillna(False)]
     longer, below = learned[2 * learned.still_learning > learned.n_seeds], learned[learned.is_below_words.eq(True)]
@@ -47,7 +45,7 @@ def sentences(study: StudyResults, explained: Iterable[str] = ()) -> list[str]:
     elif len(learned):
         step = f"give {_titles(study, learned)} more training rows (max_train) or another recipe (`study search`)"
         step += ", since words do better" if len(below) == len(learned) else ""
-    elif len(tested) and (tested.seed_error == 0).all():
+    elif len(tested) and (tested.n_seeds == 1).all():
         step = "more seeds (`run` with --seeds 1,2,3), which tell a gain from the luck of one training run"
     elif apart := _shared_by_families(study, tested):
         step = f"give one `family` to tasks that share texts: {few(apart)}"
@@ -55,10 +53,10 @@ def sentences(study: StudyResults, explained: Iterable[str] = ()) -> list[str]:
         name = study.manifest["study"]["name"]
         step = f"`empathy-transfer study power {name}` says what more seeds or test items would show"
     return [
-        _studied(study, study.cells),
-        *_significant(study, own),
-        *_extremes(study, own.counted),
-        *(findable(study.visible) if own.is_known else ()),
+        _scope(study, study.cells),
+        *_significant(study, claimed),
+        *_extremes(study, claimed.counted),
+        *(findable(study.visible) if claimed.is_known else ()),
         *explained,
         _cautions(_reasons(study, study.cells, tested)),
         _next(study.cells, step),
@@ -70,7 +68,7 @@ def _sentences_of_systems(study: StudyResults) -> list[str]:
     board = study.leaderboard
     ranked = board.board[board.board["rank"].notna()]
     places = list(ranked.groupby(["target", "setting"], sort=False))
-    lines = [_best_system(study, place, rows, board.pairs) for place, rows in places[:MOST_NAMED]]
+    lines = [_best_system(study, pair, rows, board.pairs) for pair, rows in places[:MOST_NAMED]]
     more = [f"{len(places) - MOST_NAMED} more targets stand on the leaderboard."] if len(places) > MOST_NAMED else []
     # What to do about a leaderboard: the first step that is due.
     small = board.board[board.board.n_groups < FEW_GROUPS]
@@ -81,12 +79,12 @@ def _sentences_of_systems(study: StudyResults) -> list[str]:
     else:
         step = "the page's leaderboard, or transfers between these tasks (`transfers = true`)"
     reasons = (*_reasons(study, study.planned, study.gains), *_reasons_of_board(study, board.board))
-    return [_studied(study, study.planned), *lines, *more, _cautions(reasons), _next(study.planned, step)]
+    return [_scope(study, study.planned), *lines, *more, _cautions(reasons), _next(study.planned, step)]
 
 
-def _best_system(study: StudyResults, place: tuple[str, str], rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
+def _best_system(study: StudyResults, where: tuple[str, str], rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
     """The contestant with the highest score on a target, whoever is tied with it, and how far the adapter is."""
-    (target, setting), best = place, rows.sort_values("rank").iloc[0]
+    (target, setting), best = where, rows.sort_values("rank").iloc[0]
     is_tied = rows.is_tied.eq(True).fillna(False) & (rows.role != BASELINE)
     tied = list(rows.system[(rows.system != best.system) & is_tied])
     text = (
@@ -96,11 +94,11 @@ def _best_system(study: StudyResults, place: tuple[str, str], rows: pd.DataFrame
     alone = rows[rows.role == BASELINE]
     if alone.empty or best.role == BASELINE:
         return f"{text}."
-    own, of_place = alone.iloc[0], (pairs.target == target) & (pairs.setting == setting)
-    both = pairs[of_place & pairs.a.isin([best.system, own.system]) & pairs.b.isin([best.system, own.system])]
+    adapter, of_place = alone.iloc[0], (pairs.target == target) & (pairs.setting == setting)
+    both = pairs[of_place & pairs.a.isin([best.system, adapter.system]) & pairs.b.isin([best.system, adapter.system])]
     verdict = "significantly less" if both.significant.any() else "not significantly less"
-    apart = f"{number(100 * (best.score - own.score), 1)} points and {verdict}"
-    return f"{text}; the {own.system} has {number(own.score, 2)}, {apart}."
+    apart = f"{number(100 * (best.score - adapter.score), 1)} points and {verdict}"
+    return f"{text}; the {adapter.system} has {number(adapter.score, 2)}, {apart}."
 
 
 def sentences_of_scores(question: Question, answer: ImportanceReport) -> list[str]:
@@ -123,8 +121,8 @@ def sentences_of_scores(question: Question, answer: ImportanceReport) -> list[st
 
 def _ends(gains: pd.DataFrame, titles: pd.Series) -> Iterator[str]:
     """The largest difference in each direction."""
-    for noun, place in (("gain", "idxmax"), ("harm", "idxmin")):
-        row = gains.loc[getattr(gains.points, place)()]
+    for noun, extreme in (("gain", "idxmax"), ("harm", "idxmin")):
+        row = gains.loc[getattr(gains.points, extreme)()]
         if (row.points > EQUAL) if noun == "gain" else (row.points < -EQUAL):
             pair = f"{titles[row.intermediate]} -> {titles[row.target]}"
             yield f"Largest {noun}: {pair}, {signed(row.points, 0)} points, not tested."
@@ -132,29 +130,24 @@ def _ends(gains: pd.DataFrame, titles: pd.Series) -> Iterator[str]:
 
 def _reasons_of_scores(gains: pd.DataFrame) -> Iterator[str]:
     yield "no interval is known, and every score is from one training run"
-    for flag, what in (
+    for flag, text in (
         ("collapsed", "of a collapsed training"),
         ("contaminated", "on test items that are training material too"),
     ):
         if count := int(gains[flag].fillna(False).astype(bool).sum()):
-            yield f"{count} of {len(gains)} gains {_be(count)} {what}"
+            yield f"{count} of {len(gains)} gains {_be(count)} {text}"
 
 
-def _studied(study: StudyResults, cells: pd.DataFrame) -> str:
+def _scope(study: StudyResults, cells: pd.DataFrame) -> str:
     settings, tasks = study.manifest["study"], study.manifest["tasks"]
     families = len({task["family"] for task in tasks.values()})
-    done = int((cells.status == "done").sum())
+    done, planned = int((cells.status == "done").sum()), len(settings["seeds"])
+    finished = seeds_of(study.gains)  # said where finished transfers do not have all seeds
+    seeds = counted(planned, "seed") if finished in ("", str(planned)) else f"{finished} of {planned} seeds"
     return (
         f"Studied: {counted(len(tasks), 'task')} of {counted(families, 'family', 'families')}, adapters on"
-        f" {settings['backbone']}, {_seeds(study)}; {done} of {len(cells)} cells are finished."
+        f" {settings['backbone']}, {seeds}; {done} of {len(cells)} cells are finished."
     )
-
-
-def _seeds(study: StudyResults) -> str:
-    """How many seeds the study has; where its finished transfers do not have all of them, how many these have."""
-    planned = len(study.manifest["study"]["seeds"])
-    finished = seeds_of(study.gains)
-    return counted(planned, "seed") if finished in ("", str(planned)) else f"{finished} of {planned} seeds"
 
 
 def seeds_of(gains: pd.DataFrame) -> str:
@@ -175,16 +168,16 @@ def _significant(study: StudyResults, claims: Claims) -> Iterator[str]:
             "Gains: none is claimed, since no target was held against words, so that whether any has learned is not"
             " known: run the study again, words are trained in seconds."
         )
-        said, rest = _significant_counts(claims.others)
+        counts, rest = _significant_counts(claims.others)
         yield (
-            f"Not held against that: of {counted(n_tested, 'transfer')} with a p value, {said} are significant"
+            f"Not held against that: of {counted(n_tested, 'transfer')} with a p value, {counts} are significant"
             f" {rate} of them); the other {rest} are inconclusive."
         )
         return
-    said, rest = _significant_counts(claims.counted)
+    counts, rest = _significant_counts(claims.counted)
     onto = f"{counted(len(claims.counted), 'transfer')} onto the {counted(claims.targets, 'target')} that have learned"
-    what = f"of {onto}, {said} are significant {rate} {n_tested}), the other {rest} inconclusive"
-    yield f"Gains: {what if len(claims.counted) else 'no transfer may be counted'}{_not_counted(study, claims)}."
+    text = f"of {onto}, {counts} are significant {rate} {n_tested}), the other {rest} inconclusive"
+    yield f"Gains: {text if len(claims.counted) else 'no transfer may be counted'}{_not_counted(study, claims)}."
 
 
 def _significant_counts(gains: pd.DataFrame) -> tuple[str, int]:
@@ -210,9 +203,9 @@ def _not_counted(study: StudyResults, claims: Claims) -> str:
         for n, noun in ((n_gains, "gains"), (n_harms, "harms"))
         if n
     ]
-    what = " and ".join(counts) or f"{counted(len(others), 'transfer')}, none of them significant"
+    subject = " and ".join(counts) or f"{counted(len(others), 'transfer')}, none of them significant"
     last = f" and {named[-1]}" if len(named) > 1 else named[0]
-    return f"; not counted {_be(len(significant) or len(others))} {what}, onto {', '.join(named[:-1])}{last}"
+    return f"; not counted {_be(len(significant) or len(others))} {subject}, onto {', '.join(named[:-1])}{last}"
 
 
 def _with(setting: str) -> str:
@@ -226,8 +219,8 @@ def _count(number_of: int, noun: str) -> str:
 
 def _extremes(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
     """The largest gain and the largest harm, each with its interval."""
-    for noun, place in (("gain", "idxmax"), ("harm", "idxmin")):
-        row = tested.loc[getattr(tested.points, place)()] if len(tested) else None
+    for noun, extreme in (("gain", "idxmax"), ("harm", "idxmin")):
+        row = tested.loc[getattr(tested.points, extreme)()] if len(tested) else None
         if row is not None and (row.points > 0) == (noun == "gain") and row.points != 0:
             verdict = "significant" if row.significant else "not significant"
             yield (
@@ -257,11 +250,11 @@ def explanation(answer: ImportanceReport, question: Question) -> Iterator[str]:
     headline = str(answer.facts["headline"])
     yield f"{headline[0].upper()}{headline[1:]}."
     slopes: list[dict[str, Any]] = answer.facts.get("slopes", [])
-    asked = [row for row in slopes if row["question"] == SIGNED and row["verdict"] != NOT_TESTED]
-    sizes = [row["detectable"] for row in asked if row["detectable"] is not None]
+    tested = [row for row in slopes if row["question"] == SIGNED and row["verdict"] != NOT_TESTED]
+    sizes = [row["detectable"] for row in tested if row["detectable"] is not None]
     if sizes:
         least, most = (fixed(size, 1) for size in (min(sizes), max(sizes)))
-        which = "a rating" if len(sizes) == len(asked) else f"{len(sizes)} of {len(asked)} ratings"
+        which = "a rating" if len(sizes) == len(tested) else f"{len(sizes)} of {len(tested)} ratings"
         is_measured = question.results.errors == "measured"
         errors = "" if is_measured else ", by standard errors that are approximated from the scores"
         yield (
@@ -280,7 +273,7 @@ def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> 
         yield "the texts are made up"
     if missing := int((cells.status != "done").sum()):
         yield f"{counted(missing, 'cell')} {_be(missing)} not finished"
-    if len(tested) and (single := int((tested.seed_error == 0).sum())):
+    if len(tested) and (single := int(((tested.seed_error == 0) & (tested.n_seeds == 1)).sum())):
         which = "every gain is" if single == len(tested) else f"{single} of {len(tested)} gains {_be(single)}"
         yield f"{which} from one training run, and another seed may give another"
     alone = cells[(cells.role == BASELINE) & cells.collapsed.fillna(False).astype(bool)]
@@ -289,19 +282,19 @@ def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> 
         named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
         yield f"{named} alone learned nothing (collapsed{which})"
     # Trainings that may not have come to their end.
-    known = cells.is_still_learning.dropna()
-    if len(known) and known.mean() > MANY_LEARNING:
-        yield f"{percent(known.mean())} of the cells are best at their last epoch, and more epochs may change them"
+    flags = cells.is_still_learning.dropna()
+    if len(flags) and flags.mean() > MANY_LEARNING:
+        yield f"{percent(flags.mean())} of the cells are best at their last epoch, and more epochs may change them"
     # How many gains are of collapsed cells, contaminated or on dead intermediates, and families that share texts.
     if len(tested) and tested.contaminated.isna().all():
         yield "contamination was not measured"
-    for flag, what in (
+    for flag, text in (
         ("collapsed", "of a collapsed cell"),
         ("contaminated", "on test items that are training material too"),
         ("dead_intermediate", "with an intermediate that hardly changes anything"),
     ):
         if count := int(tested[flag].fillna(False).astype(bool).sum()):
-            yield f"{count} of {len(tested)} gains {_be(count)} {what}"
+            yield f"{count} of {len(tested)} gains {_be(count)} {text}"
     if apart := _shared_by_families(study, tested):
         yield f"tests over families take for unrelated what shares texts ({few(apart)}): give both one `family`"
 

@@ -1,7 +1,5 @@
 """The page on what a study could have seen: single gains, more seeds, and effects of ratings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +71,7 @@ def write_power(
     *,
     grids: int = GRIDS,
     seed: int = SEED,
-    progress: Progress = lambda done, of, what: None,
+    progress: Progress = lambda done, of, stage: None,
 ) -> Path:
     """Write the frames and power.md into ``out``; the path of the page."""
     by_seeds = visible_by_seeds(question.spreads, question.visible)

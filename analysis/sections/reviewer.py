@@ -3,8 +3,6 @@
 A claim is a gain or a harm that is significant after Benjamini and Hochberg.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -132,11 +130,11 @@ def units(gains: pd.DataFrame, visible: pd.DataFrame, manifest: Manifest) -> pd.
 def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row per choice of cells, and one for the second metric: CHANGES; and one per changed claim: CLAIMS."""
     rows, claims = [], []
-    for name, there in [(ALL, _kept(gains, np.ones(len(gains), bool))), *_choices(gains, others, manifest)]:
+    for name, there in [(ALL, _part(gains, np.ones(len(gains), bool))), *_choices(gains, others, manifest)]:
         # The pairs whose conclusion is another one there, or whose claim is left out.
-        own = gains[[*PAIR, "points", "p_bh"]].assign(claim=_conclusions(gains), cells=name)
+        first = gains[[*PAIR, "points", "p_bh"]].assign(claim=_conclusions(gains), cells=name)
         other = there.assign(there=_conclusions(there)).rename(columns={"points": "points_there", "p_bh": "p_bh_there"})
-        both = own.merge(other, on=PAIR, how="left")
+        both = first.merge(other, on=PAIR, how="left")
         both["there"] = both.there.astype(object).where(both.there.notna(), LEFT_OUT)
         is_gone = (both.there == LEFT_OUT) & (both.claim == NONE)
         changed, conclusions = both[(both.claim != both.there) & ~is_gone][list(CLAIMS)], _conclusions(there)
@@ -163,9 +161,9 @@ def explanation_changes(contrasts: pd.DataFrame, slopes: Sequence[Mapping[str, A
     tested = [row for row in alike if row["p"] is not None]
     rows = []
     for cells in dict.fromkeys([*signed.cells, *(row["cells"] for row in tested)]):
-        formed, own = signed.sign[signed.cells == cells], signed.sign[signed.cells == ALL]
-        there, own = formed.align(own, fill_value=0.0)
-        counts = (there != 0, (own != 0) & (own != there), (own == 0) & (there != 0))
+        formed, full = signed.sign[signed.cells == cells], signed.sign[signed.cells == ALL]
+        there, full = formed.align(full, fill_value=0.0)
+        counts = (there != 0, (full != 0) & (full != there), (full == 0) & (there != 0))
         of_slopes = [row["p"] for row in tested if row["cells"] == cells]
         rows.append((cells, len(formed), *(int(part.sum()) for part in counts), min(of_slopes, default=None)))
     return framed(pd.DataFrame(rows, columns=list(EXPLANATIONS)), EXPLANATIONS)
@@ -183,20 +181,20 @@ def _units(part: pd.DataFrame) -> Mapping[str, Any]:
 def _choices(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, pd.DataFrame]]:
     """Frames of pairs with points and p_bh: of the cells that a choice keeps, corrected anew, and by other metrics."""
     for name, mark in ((NOT_COLLAPSED, gains.collapsed), (NOT_CONTAMINATED, gains.contaminated)):
-        yield name, _kept(gains, ~mark.fillna(False).to_numpy(bool))
+        yield name, _part(gains, ~mark.fillna(False).to_numpy(bool))
     members: dict[str, set[str]] = {}
     for task, facts in manifest["tasks"].items():
         members.setdefault(facts["family"], set()).add(task)
     for family, tasks in members.items():
         yield (
             f"{WITHOUT}{family}",
-            _kept(gains, ~(gains.intermediate.isin(tasks) | gains.target.isin(tasks)).to_numpy()),
+            _part(gains, ~(gains.intermediate.isin(tasks) | gains.target.isin(tasks)).to_numpy()),
         )
     if len(others):
         yield OTHER_METRIC, others[[*PAIR, "points", "p_bh"]]
 
 
-def _kept(gains: pd.DataFrame, is_kept: Any) -> pd.DataFrame:  # noqa: ANN401 - a mask [gains]
+def _part(gains: pd.DataFrame, is_kept: Any) -> pd.DataFrame:  # noqa: ANN401 - a mask [gains]
     part = gains[is_kept]
     return part[[*PAIR, "points"]].assign(p_bh=benjamini_hochberg(part.p.to_numpy(float)))
 
@@ -231,8 +229,8 @@ def answers(study: StudyResults, question: Question, facts: Mapping[str, Any]) -
     if not gains.p.notna().any():
         text = "No gain has a p, so there is nothing to correct and no claim to change."
         return Section(TITLE, [Text(text), *further], lists=lists)
-    asked = {"gains": gains, "others": study.others, "visible": study.visible}
-    frames = study.kept.parts("reviewer", asked, lambda: _frames(**asked, manifest=study.manifest))
+    inputs = {"gains": gains, "others": study.others, "visible": study.visible}
+    frames = study.kept.parts("reviewer", inputs, lambda: _frames(**inputs, manifest=study.manifest))
     lists |= {f"reviewer_{name}": frame for name, frame in {**frames, "second_metric": study.others}.items()}
     blocks = [*_rejections(study, frames["rejections"]), *_units_table(study, frames["units"])]
     blocks += _changes(study, frames["changes"], frames["claims"])
@@ -300,7 +298,7 @@ def _units_table(study: StudyResults, frame: pd.DataFrame) -> list[Block]:
 def _changes(study: StudyResults, frame: pd.DataFrame, claims: pd.DataFrame) -> list[Block]:
     # The second metric of every metric by which targets of these gains are scored.
     metrics = {name: OTHER[name] for name in dict.fromkeys(study.gains.metric)}
-    pairs = ", ".join(f"{other} beside {METRIC_NAMES[own]}" for own, other in metrics.items())
+    pairs = ", ".join(f"{other} beside {METRIC_NAMES[metric]}" for metric, other in metrics.items())
     text = Text(
         f"A claim is a gain or a harm with p <= {LEVEL} after {WAYS['p_bh'].partition(':')[0]}, corrected anew among"
         " the cells that are kept. Left out: the claim's own cell is not among them. Lost: it is, and the claim does"
@@ -320,13 +318,13 @@ def _changed_claims(study: StudyResults, claims: pd.DataFrame) -> Block:
     """The claims that are lost or new, by choice; reviewer_claims.csv has all of them."""
     rows = []
     for cells, part in claims[claims.there != LEFT_OUT].groupby("cells", sort=False):
-        for what, kept in (("lost", part[part.claim != NONE]), ("new", part[part.claim == NONE])):
+        for noun, kept in (("lost", part[part.claim != NONE]), ("new", part[part.claim == NONE])):
             names = [
                 f"{study.title(row.intermediate)} -> {study.title(row.target)} ({row.setting}):"
                 f" {row.claim} -> {row.there}"
                 for row in kept.itertuples()
             ]
-            rows += [(cells, what, few(names))] if names else []
+            rows += [(cells, noun, few(names))] if names else []
     if not rows:
         return Text("No claim is lost and none is new in any of these.")
     return Table(["cells", "claims", "which"], rows)

@@ -6,8 +6,6 @@ their entries say. For a report that others may read (``report --public``) they 
 one of them takes part in, before anything is computed, so that no table, figure or page can know of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -137,7 +135,7 @@ def baselines(study: StudyResults) -> Section:
         " posts, articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole"
         " model is a reference."
     )
-    blocks = [Text(text), Table.of(study.baselines, [target, *columns]), *_ordered(study)]
+    blocks = [Text(text), Table.of(study.baselines, [target, *columns]), *_ordinal_metrics(study)]
     return Section("Baselines", blocks, {"baselines": study.baselines})
 
 
@@ -155,7 +153,7 @@ def alone_columns(title: Callable[[str], str]) -> list[Column]:
     ]
 
 
-def _ordered(study: StudyResults) -> list[Block]:
+def _ordinal_metrics(study: StudyResults) -> list[Block]:
     """Table of the further metrics of targets whose classes have an order; nothing where there are none."""
     shown = study.baselines[study.baselines.quadratic_kappa.notna() | study.baselines.spearman_r.notna()]
     rows = [
@@ -207,7 +205,7 @@ def _flags(study: StudyResults) -> list[Block]:
         (flag, f"{_cell_name(study, gain)}, {gain.setting}")
         for gain, text in zip(study.gains.itertuples(), study.gains["flags"], strict=True)
         for flag in text.split(";")
-        if flag and flag not in {known for known, _ in of_cells}
+        if flag and flag not in {label for label, _ in of_cells}
     ]
     by_flag: dict[str, list[str]] = {}
     for flag, where in of_cells + only_gains:
@@ -300,39 +298,39 @@ class _WithoutPrivate(Snapshot):
             return super().measure(kind, inputs)
         whole = super().measure(kind, contamination_inputs(self.tasks))
         contacts = [Contact(*contact) for contact in whole.result["contacts"]]
-        known = [list(pair) for pair in contacts if {pair.target, pair.intermediate} <= set(inputs["tasks"])]
-        return replace(whole, inputs=inputs, result={**whole.result, "contacts": known})
+        pairs = [list(pair) for pair in contacts if {pair.target, pair.intermediate} <= set(inputs["tasks"])]
+        return replace(whole, inputs=inputs, result={**whole.result, "contacts": pairs})
 
 
 def without_private(store: Store, manifest: Manifest) -> tuple[Snapshot, dict[str, Any], str]:
     """The store and manifest of a study without its private tasks, and how many were left out, in a sentence."""
     shipped = Registry.load().tasks
-    own = {name for name, task in manifest["tasks"].items() if task.get("private")}
-    private = own | {name for name in manifest["missing"] if name not in shipped or shipped[name].dataset.private}
+    declared = {name for name, task in manifest["tasks"].items() if task.get("private")}
+    private = declared | {name for name in manifest["missing"] if name not in shipped or shipped[name].dataset.private}
     study, left_out = manifest["study"], manifest.get("left_out", {})
     public = {
         **manifest,
         "study": {
             **study,
             "tasks": [name for name in study["tasks"] if name not in private],
-            "task": {name: own for name, own in (study.get("task") or {}).items() if name not in private},
+            "task": {name: entry for name, entry in (study.get("task") or {}).items() if name not in private},
         },
         "cells": [cell for cell in manifest["cells"] if not private & _tasks_of(cell, study)],
         "left_out": {row: why for row, why in left_out.items() if not any(name in row + why for name in private)},
-        **{part: {name: own for name, own in manifest[part].items() if name not in private} for part in PARTS},
+        **{part: {name: entry for name, entry in manifest[part].items() if name not in private} for part in PARTS},
     }
     snapshot = Snapshot.of(store)
-    known = _WithoutPrivate(snapshot.root, keeps=snapshot.keeps, exact=snapshot.exact, tasks=manifest["tasks"])
+    public_store = _WithoutPrivate(snapshot.root, keeps=snapshot.keeps, exact=snapshot.exact, tasks=manifest["tasks"])
     verb = "is" if len(private) == 1 else "are"
     left = f"{counted(len(private), 'private task')} {verb} left out."
-    return known, public, left if private else "No task is private: all are here."
+    return public_store, public, left if private else "No task is private: all are here."
 
 
 def _tasks_of(cell: Mapping[str, Any], study: Mapping[str, Any]) -> set[str]:
     """The tasks that take part in a cell: target, intermediate, parents of a merged one, siblings of a system."""
     merge, system = cell.get("merge") or {}, (study.get("system") or {}).get(cell.get("system"), {})
-    beside = *merge.get("parents", ()), *merge.get("transfers", ()), *system.get("siblings", ())
-    return {cell["target"], cell["intermediate"], *beside}
+    others = *merge.get("parents", ()), *merge.get("transfers", ()), *system.get("siblings", ())
+    return {cell["target"], cell["intermediate"], *others}
 
 
 BOARD_TEXT = (
@@ -371,13 +369,15 @@ ASKED_TEXT = (
     " same row that name the same class. Unanswered: the share of test rows whose answer names no class, or two, which"
     " count as wrong."
 )
+SCORES_OF_MARKS = {"token F1": "token_f1", "IOU F1": "iou_f1"}
 RATIONALE_TEXT = (
     "How well systems mark the words that are the reason of a label: F1 of the backbone's tokens, and IOU F1 of spans,"
     " half of whose union is shared, in the forms of two papers and corrected (docs/systems-beside-adapters.md). A form"
     " gives texts without a rationale its own way, so that scores of two forms cannot be compared, and none means"
     " anything without the two constants below: every word marked, and none."
 )
-RATIONALE_HEAD = ("system", *(f"{form} {score}" for form in FORMS for score in ("token F1", "IOU F1")))
+FORM_SCORES = {f"{form} {name}": (form, score) for form in FORMS for name, score in SCORES_OF_MARKS.items()}
+RATIONALES = (Column("system", "system"), *(Column(head, head, "score") for head in FORM_SCORES))
 
 
 PEOPLE_TEXT = (
@@ -438,8 +438,8 @@ def leaderboard(study: StudyResults) -> Section | None:
         facts = f"{METRIC_NAMES[first.metric]}, {count(first.n_test)} rows in {count(first.n_groups)} groups"
         blocks.append(Text(f"{setting} data, {facts}:", lead=study.title(target)))
         blocks.append(Table.of(rows, BOARD_COLUMNS))
-    if len(asked := were_asked(board.board)):
-        blocks += [Text(ASKED_TEXT, lead="Models that were asked."), Table.of(asked, ASKED)]
+    if len(models := were_asked(board.board)):
+        blocks += [Text(ASKED_TEXT, lead="Models that were asked."), Table.of(models, ASKED)]
     for frame, text, lead, columns in (
         (board.people, PEOPLE_TEXT, "People.", PEOPLE),
         (board.calibration, CALIBRATION_TEXT, "Calibration.", CALIBRATION),
@@ -448,8 +448,13 @@ def leaderboard(study: StudyResults) -> Section | None:
         for (target, setting), rows in frame.groupby(["target", "setting"], sort=False):
             blocks.append(Text(f"{setting} data:", lead=study.title(target)))
             blocks.append(Table.of(rows, columns))
-    if len(board.rationales):
-        blocks += [Text(RATIONALE_TEXT, lead="Rationales."), *_rationales(study, board.rationales)]
+    marked = rationales_by_system(board.rationales)
+    blocks += [Text(RATIONALE_TEXT, lead="Rationales.")] if len(marked) else []
+    for (target, setting), rows in marked.groupby(["target", "setting"], sort=False):
+        first = rows.iloc[0]
+        facts = f"{count(first.n_marked)} of {count(first.n_test)} test rows have a rationale"
+        blocks.append(Text(f"{setting} data, {facts}:", lead=study.title(target)))
+        blocks.append(Table.of(rows, RATIONALES))
     return Section("Leaderboard", blocks, board.frames, figures=figures)
 
 
@@ -458,22 +463,14 @@ def were_asked(board: pd.DataFrame) -> pd.DataFrame:
     return board[board.dollars.notna() | board.agreement.notna() | (board.unanswered > 0)]
 
 
-def _rationales(study: StudyResults, rationales: pd.DataFrame) -> list[Block]:
-    blocks: list[Block] = []
-    for (target, setting), rows in rationales.groupby(["target", "setting"], sort=False):
-        first = rows.iloc[0]
-        facts = f"{count(first.n_marked)} of {count(first.n_test)} test rows have a rationale"
-        blocks.append(Text(f"{setting} data, {facts}:", lead=study.title(target)))
-        blocks.append(Table(RATIONALE_HEAD, rationale_rows(rows)))
-    return blocks
-
-
-def rationale_rows(rows: pd.DataFrame) -> list[tuple[str, ...]]:
-    """The systems of a target and setting in words, their scores in every form."""
-    return [
-        (str(name), *(number(score) for form in own.itertuples() for score in (form.token_f1, form.iou_f1)))
-        for name, own in rows.groupby("system", sort=False)
-    ]
+def rationales_by_system(rationales: pd.DataFrame) -> pd.DataFrame:
+    """A row per setting, target and system with its scores in every form, in the columns that RATIONALES shows."""
+    where = ["setting", "target", "system"]
+    wide = rationales.drop_duplicates(where)
+    for head, (form, score) in FORM_SCORES.items():
+        part = rationales.loc[rationales.form == form, [*where, score]].set_axis([*where, head], axis=1)
+        wide = wide.merge(part, how="left", on=where)
+    return wide
 
 
 CONTEXT_TEXT = (

@@ -75,7 +75,7 @@ def calibration(
         for what, alarms in _signed_alarms(test, gains).items():
             rows.append(_row("published", what, background, name, alarms))
     for background, name, gains in _simulated(test, DISTANCE, backgrounds, grids, seed):
-        alarms = test.asked(DISTANCE, gains).p.min(0) <= LEVEL
+        alarms = test.answer(DISTANCE, gains).p.min(0) <= LEVEL
         rows.append(_row("published", MIXED_DISTANCE, background, name, alarms))
     return framed(pd.DataFrame(rows), CALIBRATION)
 
@@ -129,7 +129,7 @@ def of_overlaps(grid: Grid, grids: int = GRIDS, seed: int = SEED) -> pd.DataFram
             overlaps = Overlaps.of(test)
             for background, planted, gains in _simulated(test, SIGNED, OF_SHAPES, share, seed + 1 + drawing):
                 if planted in ("", first):
-                    p, p_beside = test.asked(SIGNED, gains).p[:2], overlaps.p_beside(gains)[:2]
+                    p, p_beside = test.answer(SIGNED, gains).p[:2], overlaps.p_beside(gains)[:2]
                     both = Overlaps(overlaps.partners[:2, :2], {})
                     parts = np.stack([p <= LEVEL, both.named(p, p_beside), both.together(p, p_beside)])
                     verdicts.setdefault((background, planted), []).append(parts)
@@ -190,7 +190,7 @@ def _simulated(
 
 def _signed_alarms(test: MixedTest, gains: Array) -> dict[str, Array]:
     """[grids], whether some construct has a p of at most .05, with the guard and without it."""
-    signed = test.asked(SIGNED, gains)
+    signed = test.answer(SIGNED, gains)
     return {MIXED: signed.p.min(0) <= LEVEL, RATIO_ALONE: signed.ratio_p.min(0) <= LEVEL}
 
 

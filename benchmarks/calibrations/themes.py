@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL, FloatArray
-from analysis.ratings.themes import Classes, numbered
+from analysis.ratings.themes import Classes, numbers_of
 from analysis.results.published import results
 from analysis.tables import write_csv
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--grids", type=int, default=GRIDS)
     options = parser.parse_args()
     tasks = results().tasks
-    classes = Classes(numbered(tasks.theme.tolist()), numbered(tasks.family.tolist()))
+    classes = Classes(numbers_of(tasks.theme.tolist()), numbers_of(tasks.family.tolist()))
     write_csv(theme_calibration(classes, grids=options.grids), options.file.with_suffix(""))
 
 

@@ -114,10 +114,10 @@ class Backbone:
         wanted, short = language.lower().split("-")[0], self.name.rsplit("/", 1)[-1].lower()
         if self.model_type == "xlm-roberta" or any(part in short for part in MANY_LANGUAGES):
             return None
-        known = LANGUAGES.get(short)
-        if wanted == (known or "en"):
+        usual = LANGUAGES.get(short)
+        if wanted == (usual or "en"):
             return None
-        reads = f"reads {known}" if known else "may not read this language"
+        reads = f"reads {usual}" if usual else "may not read this language"
         return f"language: the texts are in {language}, backbone {self.name!r} {reads}; an XLM-R reads a hundred"
 
     def identity(self) -> dict[str, str]:
@@ -129,11 +129,11 @@ class Backbone:
 
         Records of schema 1 name kind and weights alone, and are compared in those.
         """
-        own = self.identity()
+        parts = self.identity()
         return ", ".join(
-            f"{name.removesuffix('_sha256')} {value[:12]} is not {own.get(name, 'known')[:12]}"
+            f"{name.removesuffix('_sha256')} {value[:12]} is not {parts.get(name, 'known')[:12]}"
             for name, value in identity.items()
-            if value != own.get(name)
+            if value != parts.get(name)
         )
 
     @property
@@ -148,7 +148,7 @@ def resolve(name: str) -> Backbone:
     if name == "random-tiny":
         # the built-in backbone: nothing of it is a file, so the versions of its recipes are hashed instead
         weights = hashlib.sha256(json.dumps(RANDOM_TINY, sort_keys=True).encode()).hexdigest()
-        drawing, tokenizer = (digest({"random-tiny": {what: number}}) for what, number in RANDOM_TINY_VERSION.items())
+        drawing, tokenizer = (digest({"random-tiny": {part: number}}) for part, number in RANDOM_TINY_VERSION.items())
         return Backbone("random-tiny", "roberta", weights, 512, drawing, tokenizer)
     if name == "minilm":
         return _minilm()
@@ -163,9 +163,9 @@ def resolve(name: str) -> Backbone:
         raise BadBackbone(f"backbone {name!r}: no such folder; give a folder with config.json and model.safetensors")
     wanted = ["config.json", "model.safetensors", "tokenizer*", "vocab*", "merges.txt", "sentencepiece*"]
     wanted.append("special_tokens_map.json")
-    what = f"backbone {name!r} is neither a folder nor"
+    subject = f"backbone {name!r} is neither a folder nor"
     advice = "give a folder, or take backbone minilm, which comes as a package"
-    return _of_folder(name, hub_folder(name, wanted, what, advice))
+    return _of_folder(name, hub_folder(name, wanted, subject, advice))
 
 
 def _minilm() -> Backbone:
@@ -254,11 +254,11 @@ def refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
 
 
 def hub_folder(
-    name: str, files: list[str], what: str, advice: str, revision: str = "", error: type[BadInput] = BadBackbone
+    name: str, files: list[str], subject: str, advice: str, revision: str = "", error: type[BadInput] = BadBackbone
 ) -> Path:
     """The folder of a repository's commit in the hub's cache, of which only these files (patterns) are downloaded.
 
-    The error says that ``what`` is not to be had from the hub, why, and what to do.
+    The error says that ``subject`` is not to be had from the hub, why, and what to do.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -271,5 +271,5 @@ def hub_folder(
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
         reason = shorten(str(problem), 160, placeholder=" ...") or type(problem).__name__
         raise error(
-            f"{what} to be had from the hub ({reason}); download it on a machine with internet, {advice}"
+            f"{subject} to be had from the hub ({reason}); download it on a machine with internet, {advice}"
         ) from None

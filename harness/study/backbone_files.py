@@ -98,8 +98,8 @@ def config_facts(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a config that act, all written out: 0 and 0.0 are one probability."""
     facts = {name: config.get(name, default) for name, default in CONFIGS[model_type].items()}
     facts |= {name: as_kind(facts[name], field.kind, floats=True) for name, field in fields_of(EncoderConfig).items()}
-    asked = [value for name, value in config.items() if "attn_implementation" in name and value is not None]
-    return {"model_type": model_type, **facts, "attention": asked[0] if asked else ATTENTION}
+    attention = [value for name, value in config.items() if "attn_implementation" in name and value is not None]
+    return {"model_type": model_type, **facts, "attention": attention[0] if attention else ATTENTION}
 
 
 def tokenizer_facts(folder: Path, model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -412,12 +412,12 @@ def _own_names(folder: Path, shapes: Mapping[str, Any], prefix: str) -> dict[str
     begins = f"{prefix}." if any(name.startswith(prefix) for name in shapes) else ""
     names: dict[str, str] = {}
     for name in shapes:
-        own = name.removeprefix(begins) if name.startswith(begins) else ""
-        own = re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: f"LayerNorm.{OLD_NAMES[old[1]]}", own)
-        if own in names:
-            raise BadWeights(f"{folder / WEIGHTS}: holds {own} under two names; save it again")
-        if own and own not in BUFFERS:
-            names[own] = name
+        path = name.removeprefix(begins) if name.startswith(begins) else ""
+        path = re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: f"LayerNorm.{OLD_NAMES[old[1]]}", path)
+        if path in names:
+            raise BadWeights(f"{folder / WEIGHTS}: holds {path} under two names; save it again")
+        if path and path not in BUFFERS:
+            names[path] = name
     return names
 
 
@@ -433,10 +433,10 @@ def check_shapes(folder: Path, shapes: Mapping[str, Tensor], prefix: str, wanted
                 f"{file}: {name} is missing ({holds}), and random numbers would stand in for it; take weights and "
                 "config.json that belong together, under the library's own names"
             )
-        kind, own = shapes[names.pop(name)]
-        if own != shape:
+        kind, actual = shapes[names.pop(name)]
+        if actual != shape:
             raise BadWeights(
-                f"{file}: {name} has the shape {list(own)}, but by config.json it is {list(shape)}; take the config "
+                f"{file}: {name} has the shape {list(actual)}, but by config.json it is {list(shape)}; take the config "
                 "that belongs to the weights"
             )
         if kind not in FLOATS:
@@ -455,7 +455,7 @@ def check_finite(folder: Path, shapes: Mapping[str, Tensor], prefix: str) -> Non
         with file.open("rb") as handle:
             length = int.from_bytes(handle.read(8), "little")
             header = json.loads(handle.read(length))
-            for name in (name for own, name in names.items() if own.startswith(ENCODER)):
+            for name in (name for path, name in names.items() if path.startswith(ENCODER)):
                 start, end = header[name]["data_offsets"]
                 handle.seek(8 + length + start)
                 if not _is_finite(handle, header[name]["dtype"], end - start):

@@ -89,9 +89,9 @@ class Cell:
     @property
     def label(self) -> str:
         """The cell in words, for progress and messages, as in ``news_empathy -> emotion (control), seed 1, full``."""
-        what = f"{self.intermediate} -> {self.target}" if self.intermediate else self.target
+        pair = f"{self.intermediate} -> {self.target}" if self.intermediate else self.target
         role = "" if self.role == TRANSFER else f" ({self.system or self.role})"
-        return f"{what}{role}, seed {self.seed}, {self.setting}"
+        return f"{pair}{role}, seed {self.seed}, {self.setting}"
 
 
 def make_cell(

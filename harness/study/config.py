@@ -140,6 +140,7 @@ class LossTable(Loss):
     tasks: Annotated[tuple[str, ...], "for which tasks; the study's own where it is left out"] = ()
 
 
+QUESTIONS = ("unrelated", "controls", "ratings", "alike", "family", "pair")  # see analysis.importance.questions
 OUTCOMES = ("points", "percent", "ranks", "winsorised")
 FEWEST_DRAWS = 19  # fewer cannot give a p of .05
 
@@ -159,11 +160,16 @@ class Analysis:
     weights: Annotated[str, OneOf(("inverse variance", "equal")), "how gains are weighed"] = "inverse variance"
     draws: Annotated[int, Range(FEWEST_DRAWS), "of no effect"] = 999
     margin: Annotated[Positive, "the loss in points that counts with less data"] = 2.0
+    questions: Annotated[
+        tuple[Annotated[str, OneOf(QUESTIONS)], ...], distinct, "what is asked, each with one test"
+    ] = ()
 
     @property
     def key(self) -> str:
         """Names the declaration: the sha256 of its canonical JSON."""
-        return key_of({**dataclasses.asdict(self), "margin": float(self.margin)})
+        questions = {"questions": list(self.questions)} if self.questions else {}
+        values = {name: value for name, value in dataclasses.asdict(self).items() if name != "questions"}
+        return key_of({**values, "margin": float(self.margin), **questions})
 
 
 PERCENT = r"(?!0%)[1-9]?[0-9](\.[0-9]*[1-9])?%(-stratified)?"
@@ -213,6 +219,7 @@ class StudyConfig:
     merged: Annotated[Mapping[str, Table], "adapters made of others, by row"] = field(default_factory=dict)
     start: Annotated[str, OneOf(("task", "shared")), "adapters' first weights are each task's, or a seed's"] = "task"
     transfers: Annotated[bool, "whether there are transfers beside baselines"] = True
+    targets: Annotated[tuple[Id, ...], distinct, "tasks that have a column; the others are intermediates alone"] = ()
     composition: Annotated[str, OneOf(COMPOSITIONS), "how a transfer uses its intermediate"] = "stack"
     references: Annotated[tuple[Reference, ...], distinct, "other trainings of targets alone"] = ()
     systems: Annotated[tuple[SystemName, ...], distinct, "ways to solve a task that are no adapters"] = ()

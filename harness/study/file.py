@@ -131,28 +131,28 @@ def _read_layers(name_or_path: str, seen: tuple[Path, ...]) -> dict[str, Any]:
     path = _study_path(name_or_path, seen[-1].parent if seen else None)
     if path in seen:
         raise BadStudy(f"{path}: `extends` goes in a circle: {' -> '.join(p.stem for p in (*seen, path))}")
-    own = read_toml(path, BadStudy)
-    check_table(own, FIELDS, BadStudy, str(path), hints=HINTS)
-    parent = own.pop("extends", None)
+    table = read_toml(path, BadStudy)
+    check_table(table, FIELDS, BadStudy, str(path), hints=HINTS)
+    parent = table.pop("extends", None)
     base = _read_layers(parent, (*seen, path)) if parent is not None else {}
     base.pop("title", None)  # it says what that study was of, and this is another
-    if isinstance(own.get("loss"), dict) and "kind" in own["loss"] and "loss" in base:
-        base["loss"] = _without_numbers(base["loss"], own["loss"]["kind"])
-    return _merged(base, {"name": path.stem, **own})
+    if isinstance(table.get("loss"), dict) and "kind" in table["loss"] and "loss" in base:
+        base["loss"] = _without_numbers(base["loss"], table["loss"]["kind"])
+    return _merge(base, {"name": path.stem, **table})
 
 
-def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _merge(base: dict[str, Any], layer: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
-    for key, value in own.items():
+    for key, value in layer.items():
         both_tables = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merged(merged[key], value) if both_tables else value
+        merged[key] = _merge(merged[key], value) if both_tables else value
     return merged
 
 
 def _without_numbers(loss: Mapping[str, Any], kind: object) -> dict[str, Any]:
     """A study's loss without the numbers that another ``kind`` has not; who sets the kind means to replace it."""
-    own = LOSSES[kind][0] if isinstance(kind, str) and kind in LOSSES else ()
-    return {name: value for name, value in loss.items() if name in (*own, "tasks")}
+    numbers = LOSSES[kind][0] if isinstance(kind, str) and kind in LOSSES else ()
+    return {name: value for name, value in loss.items() if name in (*numbers, "tasks")}
 
 
 def _apply_override(values: dict[str, Any], override: str) -> None:
@@ -197,6 +197,10 @@ def check(study: StudyConfig, where: str) -> None:
             raise BadStudy(
                 f"{where}: imported.{name}: not a name of small letters, digits and _, or a task of the study"
             )
+    if unknown := sorted(set(study.targets) - set(study.tasks)):
+        raise BadStudy(
+            f"{where}: targets: {unknown[0]} is not among the study's tasks{nearest(unknown[0], study.tasks)}"
+        )
     if unknown := sorted(set(study.task) - set(study.tasks)):
         raise BadStudy(f"{where}: [task.{unknown[0]}] is not among the study's tasks{nearest(unknown[0], study.tasks)}")
     _check_loss(study, where)

@@ -203,8 +203,8 @@ def check_merged(study: StudyConfig, where: str) -> None:
         if not ID_PATTERN.fullmatch(name):
             raise BadStudy(f"{at}: a name may hold only small letters, digits and _")
         if name in study.tasks or name in study.imported or name in ROLES:
-            what = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
-            raise BadStudy(f"{at}: {name!r} is the name of {what} of the study; give the merged row another one")
+            noun = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
+            raise BadStudy(f"{at}: {name!r} is the name of {noun} of the study; give the merged row another one")
         check_table(table, written_fields(MergeRecipe), BadStudy, at)
         _check_tasks(study, table, at)
         _check_numbers(table, at)
@@ -230,27 +230,27 @@ def check_merged(study: StudyConfig, where: str) -> None:
 def _check_tasks(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
     parents = table.get("parents", OTHERS)
     if isinstance(parents, str) and parents not in PARENTS:
-        known = ", ".join(map(repr, PARENTS))
-        raise BadStudy(f"{at}: parents {parents!r}{nearest(parents, PARENTS)}; say {known}, or a list of tasks")
+        choices = ", ".join(map(repr, PARENTS))
+        raise BadStudy(f"{at}: parents {parents!r}{nearest(parents, PARENTS)}; say {choices}, or a list of tasks")
     for field, value in (("parents", parents), ("targets", table.get("targets", []))):
         if not value and field in table:
             raise BadStudy(f"{at}: {field} {value!r} is not a list of tasks")
         for task in () if isinstance(value, str) else value:
             if task not in study.tasks:
-                known = nearest(str(task), study.tasks)
-                raise BadStudy(f"{at}: {field} names {task!r}, which is no task of the study{known}")
+                hint = nearest(str(task), study.tasks)
+                raise BadStudy(f"{at}: {field} names {task!r}, which is no task of the study{hint}")
 
 
 def _check_numbers(table: Mapping[str, Any], at: str) -> None:
     if ("best" in table) != ("by" in table):
         given, other = ("best", "by") if "best" in table else ("by", "best")
         raise BadStudy(f"{at}: {given} is there without {other}; say both, as in best = 2 and by = 'validation'")
-    for field, rule, what in (
+    for field, rule, meaning in (
         ("keep", TIES, "a share of what 'ties' keeps"),
         ("learning_rate", FUSED, "a fusion's own"),
     ):
         if field in table and table.get("rule") != rule:
-            raise BadStudy(f"{at}: {field} is {what}, and the rule is another; leave it out")
+            raise BadStudy(f"{at}: {field} is {meaning}, and the rule is another; leave it out")
 
 
 def _check_peer(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
@@ -346,19 +346,19 @@ class MergedRows:
         if isinstance(recipe.parents, tuple):
             # without its files a task is among those that are missing
             for name in (name for name in recipe.parents if name in self.splits and name not in may_be):
-                what = "is the target itself" if name == target else "has rows of its test for training"
+                fault = "is the target itself" if name == target else "has rows of its test for training"
                 if name != target and self.splits[name].task.role not in ("both", "intermediate"):
-                    what = f"is no intermediate (role = {self.splits[name].task.role!r})"
+                    fault = f"is no intermediate (role = {self.splits[name].task.role!r})"
                 raise BadStudy(
-                    f"merged.{recipe.name}: parents names {name!r}, which for target {target!r} {what}; leave it out, "
+                    f"merged.{recipe.name}: parents names {name!r}, which for target {target!r} {fault}; leave it out, "
                     "or list the targets that the row is for: targets"
                 )
             chosen = [name for name in recipe.parents if name in may_be]
         else:
-            own, chosen = self.splits[target].task, []
+            target_task, chosen = self.splits[target].task, []
             for name, task in may_be.items():
-                words = {OTHERS, FAMILY if task.dataset.family == own.dataset.family else OTHER_FAMILIES}
-                words |= {THEME} if own.theme and task.theme == own.theme else set()
+                words = {OTHERS, FAMILY if task.dataset.family == target_task.dataset.family else OTHER_FAMILIES}
+                words |= {THEME} if target_task.theme and task.theme == target_task.theme else set()
                 chosen += [name] if recipe.parents in words else []
         if not chosen:
             reason = f"no task is left of parents = {recipe.parents!r}"
@@ -371,9 +371,9 @@ class MergedRows:
         self, recipe: MergeRecipe, target: str, parents: Mapping[str, Cell], column: Sequence[Cell]
     ) -> dict[str, Any]:
         """The recipe as a spec holds it, with the keys of the parents and of all that decides about them."""
-        own = settings_of(self.study.adapter)
+        settings = settings_of(self.study.adapter)
         for name, cell in parents.items():
-            if cell.spec["adapter"] != own:
+            if cell.spec["adapter"] != settings:
                 raise BadStudy(
                     f"merged.{recipe.name}: the adapter of {name} ({cell.spec['adapter']['method']}) has another shape "
                     "than the study's; leave it out of parents"
@@ -465,12 +465,12 @@ def weights_of(merge: Merge, store: Store) -> dict[str, float]:
     return {name: raw.get(name, 0.0) / total for name in chosen}
 
 
-def _similarities(asked: Mapping[str, Any], store: Store) -> dict[str, float]:
+def _similarities(wanted: Mapping[str, Any], store: Store) -> dict[str, float]:
     """A similarity to the target by parent."""
-    name = asked["similarity"]
+    name = wanted["similarity"]
     kind, field = MEASURED[name]
     values = {}
-    for parent, keys in asked["measures"].items():
+    for parent, keys in wanted["measures"].items():
         try:
             results = [store.measure_of(key).result[field] for key in keys]
         except MissingRecord:

@@ -4,7 +4,6 @@ A run writes it (``manifest_of``). Where one comes in, its shape is checked once
 later can trust its fields.
 """
 
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, NotRequired, TypedDict
@@ -12,7 +11,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from adapters_store import CorruptRecord, Store, StoreError
 from adapters_store.listing import keys_in
 from harness.study.cell import SCHEMA as CELL_SCHEMA
-from harness.study.config import StudyConfig
+from harness.study.config import Analysis, StudyConfig
 from harness.study.measures import facts_of
 from harness.study.plan import Plan
 from tasks.errors import BadInput
@@ -165,7 +164,7 @@ def declared_since(study: StudyConfig, store: Store) -> dict[str, str]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         earlier = store.manifest(study.name)
-        is_same = earlier["study"]["analysis"] == dataclasses.asdict(study.analysis)
+        is_same = Analysis(**earlier["study"]["analysis"]).key == study.analysis.key
     except (StoreError, KeyError, TypeError):  # no run yet, or one that knew of no declaration
         return {"declared": now}
     return {"declared": str(earlier.get("declared", now)) if is_same else now}

@@ -45,10 +45,10 @@ def contacts_of(splits: Mapping[str, Splits], store: Store, texts: Texts | None 
         left_out = {"left_out": compared.left_out._asdict()} if any(compared.left_out) else {}
         return {"fields": list(Contact._fields), "contacts": [list(contact) for contact in pairs], **left_out}
 
-    return [Contact(*row) for row in _kept(store, CONTAMINATION, inputs, computed)["contacts"]]
+    return [Contact(*row) for row in _result_of(store, CONTAMINATION, inputs, computed)["contacts"]]
 
 
-def _kept(
+def _result_of(
     store: Store, kind: str, inputs: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     """The result of a measure: from the store, or computed and kept there."""
@@ -99,7 +99,7 @@ def words_of(splits: Splits, store: Store) -> float:
         mean = float(np.mean(scores))
         return {"score": None if math.isnan(mean) else mean}
 
-    kept = _kept(store, WORDS, inputs, computed)["score"]
+    kept = _result_of(store, WORDS, inputs, computed)["score"]
     return math.nan if kept is None else float(kept)
 
 
@@ -109,5 +109,5 @@ def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[
     for name, task_splits in splits.items():
         label = task_splits.task.label
         inputs = statistics_inputs(name, task_splits.content_hash, label.names or label.classes)
-        counts[name] = dict(_kept(store, STATISTICS, inputs, partial(statistics, task_splits)))
+        counts[name] = dict(_result_of(store, STATISTICS, inputs, partial(statistics, task_splits)))
     return counts

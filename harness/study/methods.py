@@ -143,8 +143,8 @@ def settings_of(adapter: Adapter) -> dict[str, Any]:
 
 def library_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the library decides by of an adapter with these settings, all fields written out."""
-    own = {name: value for name, value in settings.items() if name != "method"}
-    return {**METHODS[str(settings["method"])].library, **own}
+    values = {name: value for name, value in settings.items() if name != "method"}
+    return {**METHODS[str(settings["method"])].library, **values}
 
 
 def fusion_parameters(layers: int, width: int) -> int:

@@ -126,6 +126,9 @@ def make_plan(
     Raises BadInput for an unknown task, unusable rows or backbone, or when no task has its files.
     """
     tasks = [registry.task(name) for name in study.tasks]
+    for task in tasks:
+        if task.id in study.targets and task.role not in ("both", "target"):
+            raise BadStudy(f"study {study.name!r}: targets: {task.id} is {task.role!r} by its entry, and is no target")
     backbone = resolve(study.backbone)
     if study.max_tokens > backbone.max_tokens:
         raise BadStudy(
@@ -219,13 +222,13 @@ def _floors(grid: _Grid) -> Iterator[Cell]:
 
     Words without the context are of targets that have one.
     """
-    study, own = grid.study, {name: grid.study.system.get(name, {}) for name in grid.study.systems}
-    asked = [(kind_and_config(name, table, name), table.get("tasks", grid.targets)) for name, table in own.items()]
+    study, named = grid.study, {name: grid.study.system.get(name, {}) for name in grid.study.systems}
+    pairs = [(kind_and_config(name, table, name), table.get("tasks", grid.targets)) for name, table in named.items()]
     for name, table in FLOORS.items():
         given = (replace(study, system={name: table}), grid.backbone, grid.splits)
         for target, rows in grid.targets.items():
-            has_it = any(system == kind_and_config(name, table, name) and target in tasks for system, tasks in asked)
-            if not has_it and name not in own and (name != OF_TURNS or any(row.context for row in rows.train)):
+            has_it = any(system == kind_and_config(name, table, name) and target in tasks for system, tasks in pairs)
+            if not has_it and name not in named and (name != OF_TURNS or any(row.context for row in rows.train)):
                 for setting in study.settings:
                     seed = study.seeds_of_baselines[0]
                     cell = make_system_cell(*given, target=target, name=name, seed=seed, setting=setting)
@@ -244,7 +247,8 @@ class _Grid:
     @property
     def targets(self) -> dict[str, Splits]:
         """The tasks that have a column."""
-        return {name: rows for name, rows in self.splits.items() if rows.task.role in ("both", "target")}
+        named = self.study.targets or self.splits
+        return {n: rows for n, rows in self.splits.items() if n in named and rows.task.role in ("both", "target")}
 
     def alone(self, seed: int, setting: str) -> dict[str, Cell]:
         """Every target alone; in full data, for seeds that have transfers, every other intermediate too."""
@@ -319,5 +323,5 @@ def weightless(plan: Plan, store: Store) -> list[Cell]:
 
 def again_line(cells: Sequence[Cell]) -> str:
     """In words that stored cells are trained again for their weights."""
-    what = "1 stored cell has" if len(cells) == 1 else f"{len(cells)} stored cells have"
-    return f"{what} no weights, which cells to train stand on, and will be trained again"
+    start = "1 stored cell has" if len(cells) == 1 else f"{len(cells)} stored cells have"
+    return f"{start} no weights, which cells to train stand on, and will be trained again"

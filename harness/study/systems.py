@@ -392,16 +392,16 @@ def kind_of(name: str) -> Kind[Any]:
     if name in _own:
         return _own[name][1]
     if name not in SHIPPED:
-        known = (*SHIPPED, *_own)
+        names = (*SHIPPED, *_own)
         raise BadStudy(
-            f"no system {name!r} is known here{nearest(name, known)}; known: {', '.join(known)}; a file of your own is"
+            f"no system {name!r} is known here{nearest(name, names)}; known: {', '.join(names)}; a file of your own is"
             " named with --system FILE.py"
         )
-    return _shipped(name)
+    return _load_shipped(name)
 
 
 @cache
-def _shipped(name: str) -> Kind[Any]:
+def _load_shipped(name: str) -> Kind[Any]:
     return kind_in(import_module(f"{ROOM}.{name.replace('-', '_')}"), name)
 
 
@@ -521,7 +521,11 @@ def check_rows(kind: Kind[Any], name: str, rows: Splits, siblings: Mapping[str, 
     """BadStudy where a system cannot read the rows of a task: label, rationales, or those of its siblings."""
     task, only = rows.task, f"or name its tasks: system.{name}.tasks"
     if task.label.kind not in kind.reads.labels:
-        raise BadStudy(f"system {name!r} predicts no {task.label.kind} label, and {task.id!r} has one; {only}")
+        why = ""
+        if kind.reads.instructions and task.label.kind == "multilabel":
+            count = len(task.label.classes)
+            why = f" (that would be {count} questions of yes or no about every row, and an entry has the words of one)"
+        raise BadStudy(f"system {name!r} predicts no {task.label.kind} label, and {task.id!r} has one{why}; {only}")
     if kind.reads.rationales and not task.columns.get("rationale"):
         raise BadStudy(f"system {name!r} needs rationales, and task {task.id!r} has no column of them; {only}")
     if kind.reads.instructions and task.instruction is None:

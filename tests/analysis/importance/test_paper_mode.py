@@ -1,7 +1,5 @@
 """The paper's procedure: as it is published, by hand, and as an answer."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -18,7 +16,6 @@ from analysis.importance.grid import Primary, pair_features
 from analysis.importance.paper_mode import (
     SETTINGS,
     TABLE_6,
-    KernelFit,
     against_table6,
     importances_by_chance,
     mark_of_chance,
@@ -108,27 +105,6 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(published):
     once, again, other = (paper_importances(published, SETTINGS["V3"], [seed]).importances for seed in (3, 3, 4))
     pd.testing.assert_frame_equal(once, again, check_exact=True)
     assert not np.allclose(once.importance, other.importance)
-
-
-def test_shuffling_by_looking_up_equals_predicting_the_shuffled_rows(published):
-    blocks = paper_blocks(published, pair_features(published), SETTINGS["V3"], 1)
-    outcome = published.gains.percent.to_numpy()
-    rows, _ = split_rows(306, 0.3, 1, 0)
-    train = {name: block[rows] for name, block in blocks.items()}
-    fit = KernelFit(train, outcome[rows], SETTINGS["V3"])
-    order = np.random.default_rng(1).permutation(len(rows))
-    predicted = fit.predicted(train | {"link": train["link"][order]})
-    own = outcome[rows]
-    by_hand = fit.r2() - (1 - ((own - predicted) ** 2).sum() / ((own - own.mean()) ** 2).sum())
-    assert fit.falls("link", order[None])[0] == pytest.approx(by_hand, abs=1e-9)
-
-
-def test_missing_similarities_and_percentages_are_said(published):
-    gains = published.gains.copy()
-    gains.loc[:4, "percent"] = np.nan
-    notes = paper_importances(replace(published, gains=gains), SETTINGS["V1"], [0]).notes
-    assert "random placeholder" in notes[0]
-    assert "5 of 306 pairs have no percent change" in notes[1]
 
 
 def test_a_grid_too_small_for_random_splits_is_refused_in_one_line(published):
@@ -282,12 +258,6 @@ def test_r2_of_an_outcome_that_does_not_vary_is_undefined():
     assert r2(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0])) == pytest.approx(
         r2_score([1.0, 2.0, 4.0], [1.0, 2.0, 3.0])
     )
-
-
-def test_ten_splits_of_fifty_shuffles_are_drawn_in_both_readings_of_the_paper():
-    assert (paper_mode.N_SPLITS, paper_mode.N_PERMUTATIONS) == (10, 50)  # its section 5.1
-    readings = {name: (one.penalty, one.epsilon, one.test_share) for name, one in SETTINGS.items()}
-    assert readings == {"V1": (100, 0.1, 0.2), "V3": (200, 0.5, 0.3)}
 
 
 def test_measured_similarities_take_the_place_of_random_ones_and_every_seed_is_told(part, monkeypatch):

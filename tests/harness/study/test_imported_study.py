@@ -9,14 +9,13 @@ import pandas as pd
 import pytest
 
 from adapters_store import Store, key_of
-from adapters_store.archive import keys_of
-from adapters_store.listing import garbage, named_keys
+from adapters_store.listing import garbage, keys_of, named_keys
 from adapters_store.roles import IMPORTED
 from analysis.gains.comparisons import control_means, controls
 from analysis.gains.gains import gains
 from analysis.manuscript.frames import stored_study
 from analysis.manuscript.methods import methods
-from analysis.manuscript.references import bibliography, origin_of, used
+from analysis.manuscript.references import bibliography, origin_of, uses_of
 from harness.cli.main import main
 from harness.engines.local import LocalEngine
 from harness.run.grid import run_grid
@@ -230,7 +229,7 @@ def test_the_commands_say_what_is_not_known_of_an_import(trained, tmp_path, comm
 def test_a_manuscript_names_adapters_of_others_and_where_they_came_from(trained):
     store, plan, manifest = trained
     subject = stored_study(store, manifest)
-    uses = used(subject)
+    uses = uses_of(subject)
     text, listed = dict(methods(subject, uses))["Models"], bibliography(uses)
     for name, key in plan.study.imported.items():
         files = store.get(key).spec["origin"]["files"]
@@ -243,7 +242,7 @@ def test_a_manuscript_names_adapters_of_others_and_where_they_came_from(trained)
     assert origin_of({"origin": {"hub": "me/mine", "commit": "a1b2", "files": {}}}) == "me/mine at commit a1b2"
     bare = manifest | {"study": manifest["study"] | {"imported": {}}}
     plain = stored_study(store, bare)
-    assert "others" not in dict(methods(plain, used(plain)))["Models"]
+    assert "others" not in dict(methods(plain, uses_of(plain)))["Models"]
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "bin"])

@@ -40,7 +40,7 @@ def study(tmp_path_factory):
 def packed(study, tmp_path_factory):
     """An archive with a report of nothing."""
     file = tmp_path_factory.mktemp("packed") / "fake.tar.gz"
-    archive(study[0], "fake", [], file, is_light=True, beside={"report/report.csv": b"a\n1\n"})
+    archive(study[0], "fake", [], file, is_light=True, extras={"report/report.csv": b"a\n1\n"})
     return file
 
 

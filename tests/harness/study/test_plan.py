@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from adapters_store import Store
 from adapters_store.roles import FLOOR
 from harness.engines.local import LocalEngine
 from harness.run.grid import GridReport, Outcome, run_grid, startable, steps_of
@@ -26,12 +27,9 @@ def test_every_ordered_pair_and_every_baseline_is_planned_once(study, data):
     pairs = [(cell.intermediate, cell.target) for cell in plan.cells]
     expected = [(None, t) for t in study.tasks] + [(i, t) for t in study.tasks for i in study.tasks if i != t]
     assert sorted(pairs, key=str) == sorted(expected, key=str)
+    turned = plan_of(dataclasses.replace(study, tasks=study.tasks[::-1]), data)
+    assert {cell.key for cell in plan.cells} == {cell.key for cell in turned.cells}
     assert len({cell.key for cell in plan.cells}) == 9
-
-
-def test_keys_do_not_depend_on_the_order_of_tasks(study, data):
-    turned = dataclasses.replace(study, tasks=study.tasks[::-1])
-    assert {c.key for c in plan_of(study, data).cells} == {c.key for c in plan_of(turned, data).cells}
 
 
 def test_seeds_and_settings_multiply_cells_and_intermediates_stay_on_full_data(study, data):
@@ -47,17 +45,11 @@ def test_a_task_without_files_is_left_out_and_named(study, data):
     assert len(plan.cells) == 9
 
 
-def test_a_study_without_any_files_is_refused(study, tmp_path):
+def test_what_cannot_be_planned_is_refused(study, data, tmp_path):
     with pytest.raises(MissingData, match="no task of study"):
         plan_of(study, tmp_path)
-
-
-def test_an_unknown_task_suggests_the_nearest(study, data):
     with pytest.raises(UnknownTask, match="epitome_er"):
         plan_of(dataclasses.replace(study, tasks=("epitome_err",)), data)
-
-
-def test_more_tokens_than_the_backbone_takes_are_refused(study, data):
     with pytest.raises(BadStudy, match="max_tokens 513 is more than"):
         plan_of(dataclasses.replace(study, max_tokens=513), data)
 
@@ -68,6 +60,23 @@ def test_only_one_column_keeps_the_baselines_that_it_stands_on(study, data):
     assert {cell.target for cell in plan.cells if not cell.intermediate} == set(study.tasks)
     with pytest.raises(BadStudy, match="did you mean 'epitome_er'"):
         plan.only(["epitome_e"])
+
+
+def test_tasks_beside_the_targets_are_intermediates_alone(study, data):
+    """No column, no floor and, without transfers to stand under, no training of theirs; the others keep their keys."""
+    asked = dataclasses.replace(study, targets=("news_empathy",), seeds=(1,), baseline_seeds=(1, 2), controls=("self",))
+    plan, whole = plan_of(asked, data), plan_of(dataclasses.replace(asked, targets=()), data)
+    assert {cell.target for cell in plan.cells if cell.role not in ("baseline", "of-self")} == {"news_empathy"}
+    assert {(cell.target, cell.seed) for cell in plan.cells if cell.role == "baseline"} == {
+        *((name, 1) for name in study.tasks),
+        ("news_empathy", 2),
+    }
+    assert {cell.key for cell in plan.cells} < {cell.key for cell in whole.cells}
+
+
+def test_a_control_is_no_target(study, data):
+    with pytest.raises(BadStudy, match="targets: control_reply is 'control' by its entry"):
+        plan_of(dataclasses.replace(study, tasks=(*study.tasks, "control_reply"), targets=("control_reply",)), data)
 
 
 def stored(cell, store):
@@ -96,16 +105,11 @@ def run(plan, store, fails=lambda cell: False, meanwhile=None):
     return run_grid(plan, store, LocalEngine(), run_pack, lambda report: None), ran
 
 
-def test_the_grid_runs_baselines_first_and_each_cell_once(study, data, store):
+def test_each_cell_is_run_once_baselines_first_and_a_second_run_trains_the_rest_or_nothing(study, data, store):
     plan = plan_of(study, data)
-    report, ran = run(plan, store)
+    report, ran = run(plan, Store(store.root / "new"))
     assert [c.key for c in ran] == [c.key for c in plan.cells]
-    assert report.is_complete
-    assert len(report.done) == 9
-
-
-def test_a_second_run_trains_nothing_and_a_partial_one_the_rest(study, data, store):
-    plan = plan_of(study, data)
+    assert report.is_complete and len(report.done) == 9
     for cell in plan.cells[::2]:
         stored(cell, store)
     _report, ran = run(plan, store)

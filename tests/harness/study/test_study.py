@@ -125,6 +125,8 @@ def test_the_resolved_study_writes_every_field_out():
 def test_a_declared_analysis_has_a_key_of_its_own_and_defaults_that_are_the_analysis(write):
     declared = load_study(write('tasks = ["epitome_er"]\n[analysis]\nmargin = 2\n')).analysis
     assert declared.key == Analysis().key == Primary().key
+    asked = load_study(write('tasks = ["epitome_er"]\nanalysis = {questions = ["pair", "alike"]}\n')).analysis
+    assert asked.key == Primary(questions=("pair", "alike")).key != declared.key
     assert load_study(write('tasks = ["epitome_er"]\nanalysis = {draws = 99}\n')).analysis.key != declared.key
     assert load_study("tiny").analysis is None
 
@@ -140,6 +142,9 @@ def test_a_declaration_is_as_old_as_the_first_run_that_had_it(tmp_path, write):
     plain, declared = (load_study(write(f'tasks = ["epitome_er"]\n{more}')) for more in ("", "[analysis]\n"))
     assert declared_since(plain, store) == {}
     old = {"study": {"analysis": dataclasses.asdict(declared.analysis)}, "declared": "2026-01-01T00:00:00+00:00"}
+    store.write_manifest("mine", old)
+    assert declared_since(declared, store) == {"declared": "2026-01-01T00:00:00+00:00"}
+    del old["study"]["analysis"]["questions"]  # of a run before studies declared any
     store.write_manifest("mine", old)
     assert declared_since(declared, store) == {"declared": "2026-01-01T00:00:00+00:00"}
     changed = dataclasses.replace(declared, analysis=Analysis(margin=3.0))

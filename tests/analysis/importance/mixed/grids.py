@@ -1,7 +1,5 @@
 """Grids of made-up gains for the tests of the mixed model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +9,7 @@ from analysis.importance.grid import CONSTRUCT, SIZE, Grid
 NAMES = ("definition", "link")
 
 
-def small_grid(seed: int = 0, sizes: tuple[int, ...] = (3, 2, 2, 1), missing: int = 4) -> Grid:
+def small_grid(seed=0, sizes=(3, 2, 2, 1), missing=4):
     """Families of these sizes, two ratings, unequal weights, some pairs missing, data sets within the first family."""
     rng = np.random.default_rng(seed)
     family = np.repeat(np.arange(len(sizes)), sizes)
@@ -39,7 +37,7 @@ def small_grid(seed: int = 0, sizes: tuple[int, ...] = (3, 2, 2, 1), missing: in
     )
 
 
-def noise_of(grid: Grid, grids: int, seed: int = 1, intermediates: float = 0.0) -> np.ndarray:
+def noise_of(grid, grids, seed=1, intermediates=0.0):
     """Gains [tasks, tasks, grids] that vary as the weights say, and by intermediates."""
     rng = np.random.default_rng(seed)
     deviations = np.where(grid.mask, 1 / np.sqrt(np.where(grid.mask, grid.weights, 1)), 0)
@@ -48,6 +46,6 @@ def noise_of(grid: Grid, grids: int, seed: int = 1, intermediates: float = 0.0) 
     return noise + rng.normal(size=(1, len(grid.tasks), grids)) * 20 * grid.mask[..., None]
 
 
-def with_outcome(grid: Grid, outcome: np.ndarray) -> Grid:
+def with_outcome(grid, outcome):
     """The grid with these gains [tasks, tasks]."""
     return replace(grid, outcome=outcome)

@@ -1,7 +1,5 @@
 """Planted effects: their size, the noise beside them, and what is found."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,22 +15,22 @@ from analysis.importance.detection import (
     smallest_detected,
     smallest_slopes,
 )
-from analysis.importance.grid import PRIMARY, Grid, grid_of
+from analysis.importance.grid import PRIMARY, grid_of
 from analysis.importance.mixed_test import SIGNED, MixedTest
 from analysis.results.published import results
 
 
 @pytest.fixture(scope="module")
-def grid() -> Grid:
+def grid():
     return grid_of(results(), PRIMARY)
 
 
-def test_a_planted_effect_explains_its_share_of_a_weighted_regression(grid: Grid) -> None:
+def test_a_planted_effect_explains_its_share_of_a_weighted_regression(grid):
     noise = np.random.default_rng(0).normal(size=(*grid.mask.shape, 1)) * grid.mask[..., None]
     link = np.subtract.outer(grid.facts["link"], grid.facts["link"])
     size = effect_sizes(grid, link * grid.mask, noise, 0.3)[0]
 
-    def squares(values: np.ndarray) -> float:  # weighted, about the plain mean of each target's own pairs
+    def squares(values):  # weighted, about the plain mean of each target's own pairs
         pairs = [(values[rows, column], grid.weights[rows, column]) for column, rows in enumerate(grid.mask.T)]
         return sum(float(weights @ (own - own.mean()) ** 2) for own, weights in pairs)
 
@@ -40,7 +38,7 @@ def test_a_planted_effect_explains_its_share_of_a_weighted_regression(grid: Grid
     assert of_effect / (of_effect + of_noise) == pytest.approx(0.3)
 
 
-def test_own_noise_varies_as_the_fit_of_the_study_does(grid: Grid) -> None:
+def test_own_noise_varies_as_the_fit_of_the_study_does(grid):
     test = MixedTest.of(grid, draws=19)
     drawn = own_noise(test, 4000, np.random.default_rng(0))
     gains = grid.outcome[..., None]
@@ -55,16 +53,16 @@ def test_own_noise_varies_as_the_fit_of_the_study_does(grid: Grid) -> None:
     assert same == pytest.approx(scale * np.diag(of_intermediates).mean(), rel=0.2)
 
 
-def test_the_slope_that_could_be_seen_is_seen_in_four_of_five_other_grids(grid: Grid) -> None:
+def test_the_slope_that_could_be_seen_is_seen_in_four_of_five_other_grids(grid):
     test = MixedTest.of(grid, draws=99)
     smallest = smallest_slopes(test)
     noise = own_noise(test, 200, np.random.default_rng(99))
     for construct, slope in enumerate(smallest):
         gains = noise + slope * test.effect(SIGNED, construct)[..., None]
-        assert 0.68 < (test.asked(SIGNED, gains).p[construct] <= 0.05).mean() < 0.91  # .8, four standard errors
+        assert 0.68 < (test.answer(SIGNED, gains).p[construct] <= 0.05).mean() < 0.91  # .8, four standard errors
 
 
-def test_larger_effects_are_found_more_often_and_equal_seeds_give_equal_rates(grid: Grid) -> None:
+def test_larger_effects_are_found_more_often_and_equal_seeds_give_equal_rates(grid):
     steps: list[tuple[int, int]] = []
     frame = detection(grid, grids=6, progress=lambda done, of, what: steps.append((done, of)))
     assert steps[-1] == (len(frame), len(frame)) == (3 * (1 + 3 * len(SHARES)),) * 2
@@ -75,8 +73,8 @@ def test_larger_effects_are_found_more_often_and_equal_seeds_give_equal_rates(gr
     pd.testing.assert_frame_equal(frame, again)
 
 
-def test_the_size_that_is_found_often_enough_lies_between_those_tried() -> None:
-    def rows(name: str, rates: list[float]) -> list[dict[str, object]]:
+def test_the_size_that_is_found_often_enough_lies_between_those_tried():
+    def rows(name, rates):
         sizes = {"share": SHARES, "points_per_step": (1.0, 2.0, 3.0, 4.0, 5.0), "rate": rates}
         return [
             {"background": OWN, "planted": name} | {key: values[place] for key, values in sizes.items()}
@@ -100,7 +98,7 @@ def test_the_size_that_is_found_often_enough_lies_between_those_tried() -> None:
     assert found.share["at once"] == SHARES[0]
 
 
-def test_intermediates_of_a_family_are_alike_where_families_differ_and_not_where_tasks_do(grid: Grid) -> None:
+def test_intermediates_of_a_family_are_alike_where_families_differ_and_not_where_tasks_do(grid):
     first, other = np.flatnonzero(grid.family == np.bincount(grid.family).argmax())[:2]
     alike = {}
     for name, background in HARDER.items():

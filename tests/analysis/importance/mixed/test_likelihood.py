@@ -1,12 +1,9 @@
 """The likelihood of the mixed model against slower ways to compute it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from analysis.importance.grid import Grid
 from analysis.importance.likelihood import (
     DATA_SETS,
     FAMILIES,
@@ -23,18 +20,18 @@ from analysis.importance.likelihood import (
 from tests.analysis.importance.mixed.grids import NAMES, noise_of, small_grid
 
 
-def _ratings(grid: Grid) -> np.ndarray:
+def _ratings(grid):
     facts = np.stack([grid.facts[name] for name in NAMES], axis=1)
     return (facts - facts.mean(0)) / facts.std(0)
 
 
-def _of_pairs(grid: Grid, variances: np.ndarray, slope_on: np.ndarray | None, gains: np.ndarray) -> np.ndarray:
+def _of_pairs(grid, variances, slope_on, gains):
     """Restricted log likelihood [grids] of all pairs: means of targets integrated out, the slope maximised."""
     without, *with_slope = _with_each(grid, variances, [] if slope_on is None else [slope_on], gains)
     return with_slope[0] if with_slope else without
 
 
-def _with_each(grid: Grid, variances: np.ndarray, slopes: list[np.ndarray], gains: np.ndarray) -> np.ndarray:
+def _with_each(grid, variances, slopes, gains):
     """Those likelihoods [1 + slopes, grids] without a slope and with each alone, of a covariance inverted once.
 
     Pairs of one intermediate share its effect: a dense covariance of pairs, without any effect being estimated first.
@@ -53,7 +50,7 @@ def _with_each(grid: Grid, variances: np.ndarray, slopes: list[np.ndarray], gain
     return -0.5 * (np.linalg.slogdet(inner)[1] + np.array(fits))
 
 
-def test_the_ratio_is_that_of_the_likelihood_of_all_pairs_on_fifty_grids() -> None:
+def test_the_ratio_is_that_of_the_likelihood_of_all_pairs_on_fifty_grids():
     for seed in range(5):
         grid = small_grid(seed)
         ratings, gains = _ratings(grid), noise_of(grid, 10, seed, intermediates=5.0)
@@ -64,13 +61,13 @@ def test_the_ratio_is_that_of_the_likelihood_of_all_pairs_on_fifty_grids() -> No
         np.testing.assert_allclose(fit.ratio, 2 * (np.array(full) - without), rtol=1e-3, atol=1e-6)
 
 
-def test_between_the_points_the_likelihood_is_hardly_larger() -> None:
+def test_between_the_points_the_likelihood_is_hardly_larger():
     grid = small_grid(3)
     ratings, gains = _ratings(grid), noise_of(grid, 8, 3, intermediates=5.0)
     model = Model.of(grid, ratings, draws=9)
     fit = model.fitted(model.effects.estimated(gains))
 
-    def largest(slope_on: np.ndarray | None, number: int, start: np.ndarray) -> float:
+    def largest(slope_on, number, start):
         own = gains[..., [number]]
         result = minimize(
             lambda logs: -_of_pairs(grid, np.exp(logs), slope_on, own)[0],
@@ -86,7 +83,7 @@ def test_between_the_points_the_likelihood_is_hardly_larger() -> None:
         assert fit.ratio[0, number] == pytest.approx(2 * (full - without), abs=0.5)
 
 
-def test_slopes_and_their_errors_are_those_of_generalised_least_squares() -> None:
+def test_slopes_and_their_errors_are_those_of_generalised_least_squares():
     grid = small_grid(4)
     ratings, gains = _ratings(grid), noise_of(grid, 6, 4, intermediates=5.0)
     model = Model.of(grid, ratings, draws=9)
@@ -103,7 +100,7 @@ def test_slopes_and_their_errors_are_those_of_generalised_least_squares() -> Non
         assert fit.error[1, number] == pytest.approx(np.sqrt(covariance[0, 0]), rel=1e-6)
 
 
-def test_weights_of_points_are_their_likelihoods_where_tasks_differ_and_else_none() -> None:
+def test_weights_of_points_are_their_likelihoods_where_tasks_differ_and_else_none():
     grid = small_grid(6)
     model = Model.of(grid, _ratings(grid), draws=9)
     gains = noise_of(grid, 3, 6, intermediates=6.0)
@@ -113,7 +110,7 @@ def test_weights_of_points_are_their_likelihoods_where_tasks_differ_and_else_non
     np.testing.assert_allclose(fit.weight, shares / shares.sum(0), rtol=1e-6, atol=1e-12)
 
 
-def test_gains_that_no_difference_of_tasks_could_make_have_a_p_all_the_same() -> None:
+def test_gains_that_no_difference_of_tasks_could_make_have_a_p_all_the_same():
     grid = small_grid(6)
     model = Model.of(grid, _ratings(grid), draws=49)
     fit = model.fitted(np.zeros((model.effects.count, 1)))
@@ -122,7 +119,7 @@ def test_gains_that_no_difference_of_tasks_could_make_have_a_p_all_the_same() ->
     np.testing.assert_allclose(model.corrected(fit), 1.0)
 
 
-def test_p_is_the_mean_over_points_of_the_share_of_null_draws_that_reach_the_ratio() -> None:
+def test_p_is_the_mean_over_points_of_the_share_of_null_draws_that_reach_the_ratio():
     grid = small_grid(7)
     model = Model.of(grid, _ratings(grid), draws=200, seed=3)
     gains = noise_of(grid, 2, 7, intermediates=6.0)
@@ -136,7 +133,7 @@ def test_p_is_the_mean_over_points_of_the_share_of_null_draws_that_reach_the_rat
     np.testing.assert_allclose(model.corrected(fit), expected, atol=2e-3)  # points of weight below 1e-4 are left out
 
 
-def test_share_reaching_counts_ties_and_the_observation() -> None:
+def test_share_reaching_counts_ties_and_the_observation():
     null = np.array([1.0, 2.0, 2.0, 3.0])
     np.testing.assert_allclose(share_reaching(null, np.array([0.0, 2.0, 3.5])), [1.0, 0.8, 0.2])
 
@@ -144,7 +141,7 @@ def test_share_reaching_counts_ties_and_the_observation() -> None:
 # Effects of intermediates, against a regression on one column per task.
 
 
-def _regression(grid: Grid, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def _regression(grid, gains):
     """Effects, their covariance for known weights, and the residual variance, by least squares on dummies."""
     intermediate, target = np.nonzero(grid.mask)
     count = len(grid.tasks)
@@ -157,7 +154,7 @@ def _regression(grid: Grid, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     return fitted[:count], inverse[:count, :count], float(((values - design @ fitted) ** 2).sum() / left)
 
 
-def test_contrasts_of_effects_are_those_of_a_regression_on_both_roles() -> None:
+def test_contrasts_of_effects_are_those_of_a_regression_on_both_roles():
     for seed in range(5):
         grid = small_grid(seed)
         gains, effects = noise_of(grid, 3, seed, intermediates=4.0), Effects.of(grid)
@@ -169,7 +166,7 @@ def test_contrasts_of_effects_are_those_of_a_regression_on_both_roles() -> None:
             np.testing.assert_allclose(effects.scale(gains)[number], scale, rtol=1e-8)
 
 
-def test_an_intermediate_without_a_pair_takes_no_part() -> None:
+def test_an_intermediate_without_a_pair_takes_no_part():
     grid = small_grid()
     grid.mask[2] = False
     grid.weights[2] = 0.0
@@ -179,7 +176,7 @@ def test_an_intermediate_without_a_pair_takes_no_part() -> None:
     assert np.isfinite(effects.covariance).all()
 
 
-def test_sets_of_tasks_without_a_common_target_are_not_compared() -> None:
+def test_sets_of_tasks_without_a_common_target_are_not_compared():
     grid = small_grid(missing=0)
     first = np.arange(len(grid.tasks)) < 4
     apart = first[:, None] == first[None, :]
@@ -193,7 +190,7 @@ def test_sets_of_tasks_without_a_common_target_are_not_compared() -> None:
     np.testing.assert_allclose(effects.estimated(shifted), effects.estimated(noise_of(grid, 2)), atol=1e-8)
 
 
-def test_components_that_say_the_same_are_taken_once() -> None:
+def test_components_that_say_the_same_are_taken_once():
     grid = small_grid()
     assert [part.name for part in components(grid)] == [TASKS, DATA_SETS, FAMILIES, FEATURES]
     grid.data_set[:] = np.arange(len(grid.tasks))  # every task its own data set
@@ -205,13 +202,13 @@ def test_components_that_say_the_same_are_taken_once() -> None:
     assert [part.name for part in components(grid)] == [TASKS, FEATURES]
 
 
-def test_points_are_all_combinations_and_begin_with_no_variance_at_all() -> None:
+def test_points_are_all_combinations_and_begin_with_no_variance_at_all():
     tried = points(components(small_grid()))
     assert (tried[0] == 0).all()
     assert len(np.unique(tried, axis=0)) == len(tried) == 6 * 4 * 4 * 4
 
 
-def test_tasks_differ_at_points_whose_first_variance_is_not_zero() -> None:
+def test_tasks_differ_at_points_whose_first_variance_is_not_zero():
     parts = components(small_grid())
     tried = points(parts)
     assert parts[0].name == TASKS
