@@ -3,8 +3,6 @@
 ``write_report`` is the table of contents: its sections stand there in the order in which they are read.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from analysis.sections import reviewer
 from analysis.sections import study as study_sections
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
-from analysis.sections.importance import Progress
+from analysis.sections.importance import Progress, declared
 from analysis.sections.in_short import IN_SHORT, explanation, sentences, sentences_of_scores
 from analysis.sections.study import without_private
 from analysis.tables import ABOUT
@@ -81,6 +79,7 @@ def write_report(study: StudyResults, out: Path, progress: Progress = silent) ->
     sections = (
         study_sections.opening(study),
         Section(IN_SHORT, [Bullets(top)]),
+        declared(study, question, answer.section.frames["mixed_slopes"]),
         gain_sections.learned(study),
         gain_sections.glance(study),
         gain_sections.gains(study),
@@ -106,7 +105,7 @@ def write_report(study: StudyResults, out: Path, progress: Progress = silent) ->
     )
     title = str(study.manifest["study"].get("title") or study.manifest["name"])
     shown = Report(title, question, answer, [part for part in sections if part])
-    return _written(shown, study_sections.about(study), top, study)
+    return _write(shown, study_sections.about(study), top, study)
 
 
 def write_scores_report(question: Question, progress: Progress = silent) -> Written:
@@ -127,12 +126,10 @@ def write_scores_report(question: Question, progress: Progress = silent) -> Writ
         Section("Caveats", [Bullets(SCORES_CAVEATS)]),
     )
     shown = Report(SCORES_TITLE, question, answer, sections)
-    return _written(shown, study_sections.about_scores(question), top)
+    return _write(shown, study_sections.about_scores(question), top)
 
 
-def _written(
-    report: Report, about: Mapping[str, Any], top: Sequence[str], study: StudyResults | None = None
-) -> Written:
+def _write(report: Report, about: Mapping[str, Any], top: Sequence[str], study: StudyResults | None = None) -> Written:
     """Write both pages of a report, all that stands beside them, and what made them."""
     out, kept = report.question.out, report.question.kept
     figures = [files for section in report.sections for files in section.write(out, kept)]

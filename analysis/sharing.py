@@ -1,7 +1,5 @@
 """What follows from a study's records, computed anew, against what was kept: equal, or what differs and where."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -11,8 +11,6 @@ ordered alike for every study:
       paper-figures/           the paper's figures drawn from this study
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -134,10 +132,7 @@ def inline(value: Any) -> str:  # noqa: ANN401 - a piece of a study's JSON
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def tally(values: Iterable[Any]) -> str:
-    """Distinct values, sorted, with how many cells have each."""
+def tally(values: Iterable[Any], noun: str = "cell", none: str = "no finished cell") -> str:
+    """Distinct values, sorted, with how many cells, or other things of a ``noun``, have each."""
     counts = Counter(map(str, values))
-    return (
-        "; ".join(f"{value} ({counted(times, 'cell')})" for value, times in sorted(counts.items()))
-        or "no finished cell"
-    )
+    return "; ".join(f"{value} ({counted(times, noun)})" for value, times in sorted(counts.items())) or none

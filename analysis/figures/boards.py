@@ -59,12 +59,12 @@ DEPTHS: list[type] = [Box, Stroke, Dot]
 
 def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.DataFrame:
     """One row per contestant of a setting, in COLUMNS, from the rows of a leaderboard: those of a target in order."""
-    own, titles = board[board.setting == setting], plan.titles_of(manifest)
-    panels = [titles[target] for target in own.target]
-    named = zip(own.system, own.role, own.intermediate, strict=True)
+    part, titles = board[board.setting == setting], plan.titles_of(manifest)
+    panels = [titles[target] for target in part.target]
+    named = zip(part.system, part.role, part.intermediate, strict=True)
     rows = [f"on {titles.get(below, below)}" if role == TRANSFER else harmless(name) for name, role, below in named]
-    rows = [f"{row} (leaks)" if leaks else row for row, leaks in zip(rows, own.is_leaking, strict=True)]
-    return framed(own.assign(panel=panels, row=rows), COLUMNS).reset_index(drop=True)
+    rows = [f"{row} (leaks)" if leaks else row for row, leaks in zip(rows, part.is_leaking, strict=True)]
+    return framed(part.assign(panel=panels, row=rows), COLUMNS).reset_index(drop=True)
 
 
 def boards(study: StudyResults) -> Iterator[PlannedFigure]:
@@ -103,8 +103,8 @@ def board_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> 
     layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
     for start in range(0, len(targets), across):
         parts = [frame[frame.target == target] for target in targets[start : start + across]]
-        for place, part in enumerate(parts):
-            marks, names = _panel(part, plan.EDGE + place * (panel_width + plan.GAP), top, panel_width)
+        for column, part in enumerate(parts):
+            marks, names = _panel(part, plan.EDGE + column * (panel_width + plan.GAP), top, panel_width)
             layers["marks"] += marks
             layers["names"] += [name for name in names if name.text]
         top += max(_height(len(part)) for part in parts)
@@ -117,7 +117,7 @@ def board_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> 
         LegendItem(lambda x, y: [Dot(x + 2.0, y, 1.9, plan.SOFT, plan.SOFT, 0.8)], 4.0, "highest, or tied with it"),
         LegendItem(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", plan.SOFT, 0.8)], 4.0, "lower, or not tested"),
     )
-    return plan.finished(layers, items, top, full, board_words(frame, title))
+    return plan.plan_of(layers, items, top, full, board_words(frame, title))
 
 
 def _axis(part: pd.DataFrame) -> tuple[float, float]:
@@ -139,26 +139,24 @@ def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[M
         return left + 3.0 + (right - left - 6.0) * (score - low) / (high - low)
 
     marks: list[Mark] = [Box(left, first, right - left, last - first, "", plan.GRID, 0.6)]
-    names = list(_title(part, x, y, width))
+    names = [
+        TextLabel(x, y + 7.0, plan.fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, is_bold=True),
+        TextLabel(x, y + 15.5, METRIC_NAMES[part.metric.iloc[0]], colour=plan.SOFT),
+    ]
     if (ranked := part.score[part["rank"].notna()]).size:
         marks.append(Stroke(at(ranked.max()), first, at(ranked.max()), last, plan.GRID, 0.9))
-    for place, row in enumerate(part.itertuples()):
-        middle = first + ROW * (place + 0.5)
+    for line, row in enumerate(part.itertuples()):
+        middle = first + ROW * (line + 0.5)
         text, base = plan.fitting(row.row, plan.SMALLEST, left - x - 3.0), middle + plan.CAPITAL * plan.SMALLEST
-        names.append(TextLabel(left - 3.0, base, text, plan.SMALLEST, "end"))
+        names.append(TextLabel(left - 3.0, base, text, anchor="end"))
         value = bare(row.score).replace("-", plan.MINUS) if np.isfinite(row.score) else "none"
-        names.append(TextLabel(x + width, base, value, plan.SMALLEST, "end", 0.0, plan.SOFT))
+        names.append(TextLabel(x + width, base, value, anchor="end", colour=plan.SOFT))
         marks += _interval(row, at, middle)
     for score, end, anchor in ((low, left, "start"), (high, right, "end")):
         names.append(
-            TextLabel(end, last + 7.5, f"{score:.1f}".replace("-", plan.MINUS), plan.SMALLEST, anchor, 0.0, plan.SOFT)
+            TextLabel(end, last + 7.5, f"{score:.1f}".replace("-", plan.MINUS), anchor=anchor, colour=plan.SOFT)
         )
     return marks, names
-
-
-def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[TextLabel]:
-    yield TextLabel(x, y + 7.0, plan.fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, plan.INK, True)
-    yield TextLabel(x, y + 15.5, METRIC_NAMES[part.metric.iloc[0]], plan.SMALLEST, "start", 0.0, plan.SOFT)
 
 
 def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a row of the frame, and a function
@@ -185,7 +183,7 @@ def board_words(frame: pd.DataFrame, title: str) -> str:
         named.append(f"{best.panel}: {best.row}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
     panels = counted(frame.target.nunique(), "target")
     shown = f"The figure has the scores of all systems on {panels}, the highest first. {'; '.join(named)}."
-    return plan.described(title, shown)
+    return plan.description(title, shown)
 
 
 SENSITIVITY = "sensitivity"
@@ -214,7 +212,7 @@ def contexts(study: StudyResults, probed: pd.DataFrame | None = None) -> Iterato
 def draw_context(frame: pd.DataFrame, title: str) -> Figure:
     """Three panels with the same rows; above those of gains, Spearman's correlation with the first."""
     tasks = frame.drop_duplicates("task").sort_values(SENSITIVITY, kind="stable").reset_index(drop=True)
-    places = {task: place for place, task in enumerate(tasks["task"])}
+    places = {task: position for position, task in enumerate(tasks["task"])}
     figure = figure_of(11, 1.9 + 0.3 * len(tasks), title)
     panels = figure.subplots(1, len(PANELS), sharey=True)
     for axes, (part, label) in zip(panels, PANELS.items(), strict=True):
@@ -291,7 +289,7 @@ def reliability_parts(
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """The frame in parts of so many targets as stand on a page of ``width`` cm, with their names."""
     across, side = _panels(width)
-    highest = max(_height_of_band(own.system.nunique(), across, side) for _, own in frame.groupby("target", sort=False))
+    highest = max(_height_of_band(part.system.nunique(), across, side) for _, part in frame.groupby("target"))
     yield from plan.parts_of(frame, name, max(1, int(HIGHEST / highest)))
 
 
@@ -314,11 +312,11 @@ def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAG
     layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
     for _, band in frame.groupby("target", sort=False):
         name = plan.fitting(band.panel.iloc[0], 7.4, full - 2 * plan.EDGE)
-        layers["names"].append(TextLabel(plan.EDGE, top + 8.0, name, 6.8, "start", 0.0, plan.INK, True))
-        for place, (_, own) in enumerate(band.groupby("system", sort=False)):
-            x = plan.EDGE + (place % across) * (side + AXIS + plan.GAP) + AXIS
-            y = top + TARGET_HEAD + (place // across) * (NAME + side + BELOW_PANEL) + NAME
-            marks, names = _reliability_panel(own, x, y, side)
+        layers["names"].append(TextLabel(plan.EDGE, top + 8.0, name, 6.8, is_bold=True))
+        for number, (_, part) in enumerate(band.groupby("system", sort=False)):
+            x = plan.EDGE + (number % across) * (side + AXIS + plan.GAP) + AXIS
+            y = top + TARGET_HEAD + (number // across) * (NAME + side + BELOW_PANEL) + NAME
+            marks, names = _reliability_panel(part, x, y, side)
             layers["marks"] += marks
             layers["names"] += [label for label in names if label.text]
         top += _height_of_band(band.system.nunique(), across, side)
@@ -331,12 +329,12 @@ def reliability_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAG
         LegendItem(lambda x, y: [Stroke(x, y + 3.0, x + 8.0, y - 3.0, plan.GRID, 0.8)], 8.0, "as often as said"),
         LegendItem(lambda x, y: [], 0.0, "error: how far bins lie from the line, on average over answers"),
     )
-    return plan.finished(layers, items, top, full, reliability_words(frame, title))
+    return plan.plan_of(layers, items, top, full, reliability_words(frame, title))
 
 
-def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tuple[list[Mark], list[TextLabel]]:
+def _reliability_panel(part: pd.DataFrame, x: float, y: float, side: float) -> tuple[list[Mark], list[TextLabel]]:
     """The marks and the texts of a contestant's panel, whose square begins at (x, y)."""
-    first, bottom = own.iloc[0], y + side
+    first, bottom = part.iloc[0], y + side
 
     def at(probability: float, share: float) -> tuple[float, float]:
         return x + side * probability, bottom - side * share
@@ -346,23 +344,21 @@ def _reliability_panel(own: pd.DataFrame, x: float, y: float, side: float) -> tu
         Box(x, y, side, side, "", plan.GRID, 0.6),
         Stroke(x, bottom, x + side, y, plan.GRID, 0.8),
     ]
-    for row in own.itertuples():
+    for row in part.itertuples():
         if np.isfinite([row.low, row.high]).all():
             marks.append(Stroke(*at(row.probability, row.low), *at(row.probability, row.high), colour, 0.9))
         marks.append(Dot(*at(row.probability, row.right), 1.5, colour))
-    points = [at(row.probability, row.right) for row in own.itertuples()]
+    points = [at(row.probability, row.right) for row in part.itertuples()]
     marks += [Stroke(*start, *end, colour, 0.6) for start, end in pairwise(points)]
     error = f"error {bare(first.error)}, if calibrated {bare(first.if_calibrated)}"
     names = [
-        TextLabel(x, y - 10.2, plan.fitting(first.row, plan.SMALLEST, side), plan.SMALLEST, "start", 0.0, plan.INK),
-        TextLabel(x, y - 3.4, plan.fitting(error, plan.SMALLEST, side + AXIS), plan.SMALLEST, "start", 0.0, plan.SOFT),
+        TextLabel(x, y - 10.2, plan.fitting(first.row, plan.SMALLEST, side)),
+        TextLabel(x, y - 3.4, plan.fitting(error, plan.SMALLEST, side + AXIS), colour=plan.SOFT),
     ]
     for value in (0.0, 1.0):
         across, down = at(value, value)
-        names.append(TextLabel(across, bottom + 6.6, f"{value:.0f}", plan.SMALLEST, "middle", 0.0, plan.SOFT))
-        names.append(
-            TextLabel(x - 1.8, down + (5.0 if value else 0.0), f"{value:.0f}", plan.SMALLEST, "end", 0.0, plan.SOFT)
-        )
+        names.append(TextLabel(across, bottom + 6.6, f"{value:.0f}", anchor="middle", colour=plan.SOFT))
+        names.append(TextLabel(x - 1.8, down + (5.0 if value else 0.0), f"{value:.0f}", anchor="end", colour=plan.SOFT))
     return marks, names
 
 
@@ -372,12 +368,12 @@ def _reliability_key(colour: str) -> Any:  # noqa: ANN401 - a key
 
 def reliability_words(frame: pd.DataFrame, title: str) -> str:
     """What the figure shows, for those who do not see it: of every target the least and the largest error."""
-    said = []
+    ranges = []
     for _, band in frame.groupby("target", sort=False):
         errors = band.drop_duplicates("system").sort_values("error", kind="stable")
         least, most = errors.iloc[0], errors.iloc[-1]
         ends = [f"{row.row}, {bare(row.error)}" for row in ((least,) if len(errors) == 1 else (least, most))]
-        said.append(f"{band.panel.iloc[0]}: calibration error from {' to '.join(ends)}")
+        ranges.append(f"{band.panel.iloc[0]}: calibration error from {' to '.join(ends)}")
     bands = counted(frame.target.nunique(), "target")
-    shown = f"The figure has the share of right answers by probability of all systems on {bands}. {'; '.join(said)}."
-    return plan.described(title, shown)
+    shown = f"The figure has the share of right answers by probability of all systems on {bands}. {'; '.join(ranges)}."
+    return plan.description(title, shown)

@@ -4,8 +4,6 @@ A scale is a number for every text: the value of a task of numbers, the probabil
 each of several classes. They are what adapters predict, not what people would say of these texts.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -206,8 +204,8 @@ def corpus_figures(scored: Path, out: Path) -> list[FigureFiles]:
         ),
     ]
     if "group" in wide:
-        what = "over time" if is_time(wide["group"].astype(str)) else "by group"
-        title = f"Means {what} (number of texts), with 95 % intervals over texts; of fewer than {FEWEST} each text"
+        grouping = "over time" if is_time(wide["group"].astype(str)) else "by group"
+        title = f"Means {grouping} (number of texts), with 95 % intervals over texts; of fewer than {FEWEST} each text"
         title += f"\n{subtitle}"
         figures.append(write_figure_files(group_means(wide), out / "groups", title, draw_groups))
     return figures
@@ -395,11 +393,11 @@ def draw_correlations(frame: pd.DataFrame, title: str) -> Figure:
 def _differences(axes: Axes, rows: pd.DataFrame) -> None:
     """Differences with their intervals, and how many rows have the intent at the right."""
     axes.axvline(0, color=PALE, lw=0.8, zorder=0)
-    for place, row in enumerate(rows.itertuples()):
+    for line, row in enumerate(rows.itertuples()):
         sure = getattr(row, DECIDES) <= LEVEL
         if np.isfinite(row.low):
-            axes.plot([row.low, row.high], [place, place], color=COLOUR, lw=1.6 if sure else 0.9)
-        axes.plot(row.difference, place, marker="o", ms=4.5, color=COLOUR, mfc=COLOUR if sure else "white")
+            axes.plot([row.low, row.high], [line, line], color=COLOUR, lw=1.6 if sure else 0.9)
+        axes.plot(row.difference, line, marker="o", ms=4.5, color=COLOUR, mfc=COLOUR if sure else "white")
         axes.annotate(
-            f"{row.rows_with}", (1.0, place), xycoords=("axes fraction", "data"), fontsize=7, color="0.4", va="center"
+            f"{row.rows_with}", (1.0, line), xycoords=("axes fraction", "data"), fontsize=7, color="0.4", va="center"
         )

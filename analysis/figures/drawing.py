@@ -229,15 +229,15 @@ def write_figure_files(
     write_csv(frame, stem)
     frame = as_written(frame)
     files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
-    asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": dpi}
+    inputs = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": dpi}
 
     def drawn(write: Callable[[Figure], dict[str, bytes]]) -> dict[str, bytes]:
         with plain_text_settings(stem.name, **(settings or {})):
             return write(draw(frame, title))
 
-    contents = kept.parts("figure", asked, lambda: drawn(lambda figure: pictures(figure, dpi)))
+    contents = kept.parts("figure", inputs, lambda: drawn(lambda figure: pictures(figure, dpi)))
     if prints:
-        contents |= kept.parts("print", asked, lambda: drawn(lambda figure: {"pdf": file_of(figure, "pdf")}))
+        contents |= kept.parts("print", inputs, lambda: drawn(lambda figure: {"pdf": file_of(figure, "pdf")}))
     for ending, content in contents.items():
         write_bytes(stem.with_name(f"{stem.name}.{ending}"), content)
     return files
@@ -280,12 +280,12 @@ def _fonts_without_placing() -> Iterator[None]:
     """
     from fontTools.subset import Options
 
-    own = getattr(Options, DROPPED, [])
-    setattr(Options, DROPPED, [*own, *PLACING])
+    dropped = getattr(Options, DROPPED, [])
+    setattr(Options, DROPPED, [*dropped, *PLACING])
     try:
         yield
     finally:
-        setattr(Options, DROPPED, own)
+        setattr(Options, DROPPED, dropped)
 
 
 def named(draw: Callable[..., Any]) -> list[Any]:

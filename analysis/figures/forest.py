@@ -5,8 +5,6 @@ Merged intermediates stand below a line, in the order of the study, since they a
 ``forest_plan`` draws a panel per target from the frame of ``forest_frame``, which lies beside the figure as CSV.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -68,17 +66,17 @@ def _forest_frame(study: StudyResults, setting: str) -> pd.DataFrame:
             "panel": titles[target] + NOT_LEARNED * (target in unlearned),
             "metric": study.tasks[target]["metric"],
         }
-        own = gains[gains.target == target].sort_values("points", ascending=False, kind="stable", na_position="last")
-        beside, merges = controls[controls.target == target], merged[merged.target == target]
-        faced = _faced(baselines[baselines.target == target])
-        for row in (*faced, *_transfers(own, titles), *_controls(beside, titles), *_merged(merges)):
+        part = gains[gains.target == target].sort_values("points", ascending=False, kind="stable", na_position="last")
+        others, merges = controls[controls.target == target], merged[merged.target == target]
+        faced = _references(baselines[baselines.target == target])
+        for row in (*faced, *_transfers(part, titles), *_controls(others, titles), *_merge_rows(merges)):
             rows.append({**shown, **row})
         rows += [{**shown, **row} for row in _seeds(cells[(cells.target == target) & (cells.status == "done")])]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return framed(frame.assign(is_significant=frame.is_significant.eq(True) & ~frame.target.isin(unlearned)), COLUMNS)
 
 
-def _faced(baselines: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def _references(baselines: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """The target alone, the majority-class score, and the whole model where there is one."""
     alone = baselines[baselines.role == BASELINE]
     if alone.empty or not np.isfinite(alone.score.iloc[0]):
@@ -105,7 +103,7 @@ def _controls(controls: pd.DataFrame, titles: dict[str, str]) -> Iterator[dict[s
         yield {"kind": "control", **named, "points": control.points, "low": control.low, "high": control.high}
 
 
-def _merged(merged: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def _merge_rows(merged: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Rows of merged intermediates, in the study's order; none is in the correction that calls gains significant."""
     for row in merged.itertuples():
         named = {"intermediate": _own_id(MERGED, row.row), "row": row.row}
@@ -141,17 +139,17 @@ def forests(study: StudyResults) -> Iterator[PlannedFigure]:
     """A panel per target for every setting."""
     for setting in dict.fromkeys(study.gains.setting):
         title = plan.title_of("Gains by target", study.manifest, setting, "intermediates by their gain in points")
-        caption = partial(forest_caption, beside=plan.training_data(setting))
+        caption = partial(forest_caption, data=plan.training_data(setting))
         frame = forest_frame(study, setting)
         yield PlannedFigure(
             plan.of_setting(FOREST, setting), title, frame, forest_plan, forest_words, caption, forest_parts
         )
 
 
-def forest_caption(frame: pd.DataFrame, beside: str = "") -> str:
+def forest_caption(frame: pd.DataFrame, data: str = "") -> str:
     """What the marks of a forest mean, of those that it has."""
     marks = [words for kind, words in MARKS if frame.kind.eq(kind).any()]
-    return f"{'; '.join(['Gains on each target with 95 % intervals, the largest first', *marks])}.{beside}"
+    return f"{'; '.join(['Gains on each target with 95 % intervals, the largest first', *marks])}.{data}"
 
 
 def forest_parts(frame: pd.DataFrame, name: str, *, width: float = plan.PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -219,11 +217,11 @@ def forest_plan(
     layers: dict[str, list[Mark]] = {"ground": [], "marks": [], "names": [*words]}
     for start in range(0, len(targets), across):
         heights = []
-        for place, target in enumerate(targets[start : start + across]):
+        for column, target in enumerate(targets[start : start + across]):
             part = panels[target]
             rows = _rows(part, most)
             for name, marks in _panel(
-                part, rows, plan.EDGE + place * (panel_width + plan.GAP), top, panel_width, limit
+                part, rows, plan.EDGE + column * (panel_width + plan.GAP), top, panel_width, limit
             ).items():
                 layers[name] += marks
             heights.append(_height(rows))
@@ -249,7 +247,7 @@ def forest_plan(
         LegendItem(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0", "floor" in kinds),
         LegendItem(_dashed_key(WHOLE, 3.2), 2.0, "whole model", "whole model" in kinds),
     )
-    return plan.finished(layers, items, top, full, forest_words(frame, title))
+    return plan.plan_of(layers, items, top, full, forest_words(frame, title))
 
 
 def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, limit: float) -> dict[str, list[Mark]]:
@@ -269,43 +267,27 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
             ground += _dashes(at(points), first, last, colour, dash)
     marks: list[Mark] = []
     names: list[Mark] = list(_title(part, x, y, width))
-    seeds = _seed_points(part)
-    for place, row in enumerate(rows):
-        middle = first + ROW * (place + 0.5)
+    seeds: dict[str, list[float]] = {}  # points, by intermediate
+    for run in part.get("seed", ()):
+        seeds.setdefault(run.intermediate, []).append(run.points)
+    for line, row in enumerate(rows):
+        middle = first + ROW * (line + 0.5)
         names.append(_name(part, row, x, middle, left - x - 3.0))
         if row is not None:
             marks += _interval(row, seeds.get(row.intermediate, ()), at, middle, limit)
             if not np.isfinite(row.points):
-                names.append(
-                    TextLabel(
-                        left + 4.0,
-                        middle + plan.CAPITAL * plan.SMALLEST,
-                        "no value",
-                        plan.SMALLEST,
-                        "start",
-                        0.0,
-                        plan.SOFT,
-                    )
-                )
+                names.append(TextLabel(left + 4.0, middle + plan.CAPITAL * plan.SMALLEST, "no value", colour=plan.SOFT))
     for points in (-limit, 0.0, limit):
         anchor = {-limit: "start", 0.0: "middle", limit: "end"}[points]
         text = plan.whole(points) if limit >= 1 else signed(points, 1)
-        names.append(TextLabel(at(points), last + 7.5, text, plan.SMALLEST, anchor, 0.0, plan.SOFT))
+        names.append(TextLabel(at(points), last + 7.5, text, anchor=anchor, colour=plan.SOFT))
     return {"ground": ground, "marks": marks, "names": [name for name in names if name.text]}  # type: ignore[union-attr]
-
-
-def _seed_points(part: Kinds) -> dict[str, list[float]]:
-    """The points of every row's seeds, by its intermediate."""
-    points: dict[str, list[float]] = {}
-    for run in part.get("seed", ()):
-        points.setdefault(run.intermediate, []).append(run.points)
-    return points
 
 
 def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[TextLabel]:
     """The target, and the scores of its baseline, of its floor and of a whole model."""
     shown = next(iter(part.values()))[0]
-    yield TextLabel(x, y + 7.0, plan.fitting(shown.panel, 7.4, width - 2), 6.8, "start", 0.0, plan.INK, True)
+    yield TextLabel(x, y + 7.0, plan.fitting(shown.panel, 7.4, width - 2), 6.8, is_bold=True)
     facts = []
     for kind, name in (("alone", "baseline"), ("floor", "floor"), ("whole model", "whole model")):
         for row in part.get(kind, ()):
@@ -313,27 +295,20 @@ def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[TextLabel]
                 facts.append(f"{name} {bare(row.score).replace('-', plan.MINUS)}")
     metric = METRIC_NAMES[shown.metric]
     text = f"{metric}: {', '.join(facts)}" if facts else metric
-    yield TextLabel(x, y + 15.5, plan.fitting(text, plan.SMALLEST, width - 2), plan.SMALLEST, "start", 0.0, plan.SOFT)
+    yield TextLabel(x, y + 15.5, plan.fitting(text, plan.SMALLEST, width - 2), colour=plan.SOFT)
 
 
 def _name(part: Kinds, row: Any, x: float, middle: float, room: float) -> TextLabel:  # noqa: ANN401 - of the frame
     text = row.row if row is not None else f"{len(part[TRANSFER]) - 2 * ENDS} more between"
     colour = plan.SOFT if row is None or row.kind == "control" else plan.INK
-    return TextLabel(
-        x + room,
-        middle + plan.CAPITAL * plan.SMALLEST,
-        plan.fitting(text, plan.SMALLEST, room),
-        plan.SMALLEST,
-        "end",
-        0.0,
-        colour,
-    )
+    base, shown = middle + plan.CAPITAL * plan.SMALLEST, plan.fitting(text, plan.SMALLEST, room)
+    return TextLabel(x + room, base, shown, anchor="end", colour=colour)
 
 
 def _band(part: Kinds, at: Any, first: float, last: float) -> list[Mark]:  # noqa: ANN401 - a function
     """From the least to the largest gain of the controls that know nothing of other tasks."""
-    known = (row.points for row in part.get("control", ()) if not row.intermediate.startswith("imported"))
-    points = [gain for gain in known if not np.isnan(gain)]
+    of_controls = (row.points for row in part.get("control", ()) if not row.intermediate.startswith("imported"))
+    points = [gain for gain in of_controls if not np.isnan(gain)]
     if not points:
         return []
     low, high = at(min(points)), at(max(points))
@@ -387,4 +362,4 @@ def forest_words(frame: pd.DataFrame, title: str) -> str:
     shown = f"The figure has the gains of all intermediates on {panels}, the best first."
     if frame.kind.eq(MERGED).any():
         shown += " Merged intermediates stand below a line."
-    return plan.described(title, f"{shown} Best by target: {'; '.join(named)}.")
+    return plan.description(title, f"{shown} Best by target: {'; '.join(named)}.")

@@ -68,11 +68,17 @@ class Square(NamedTuple):
 
 def heatmaps(study: StudyResults) -> Iterator[Drawing]:
     """One heatmap per metric and setting that has targets; merged rows stand below all others."""
-    alone = study.baselines[study.baselines.role == BASELINE]
+    alone = of_targets(study.baselines, study.gains)
     for metric in METRIC_NAMES:
         for setting in dict.fromkeys(alone.setting[alone.metric == metric]):
             title = figure_title(study.gains, study.manifest, metric=metric, setting=setting)
             yield heatmap_of(all_squares(study, metric, setting), title, metric, setting)
+
+
+def of_targets(baselines: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
+    """The baselines that have a column: of adapters and, where transfers are planned, of their targets."""
+    alone = baselines[baselines.role == BASELINE]
+    return alone if gains.empty else alone[alone.target.isin(gains.target)]
 
 
 def heatmap_of(squares: pd.DataFrame, title: str, metric: str, setting: str) -> Drawing:
@@ -104,7 +110,8 @@ def squares(
     A gain onto a target that has not learned bears no mark of significance, and the target's title says so.
     """
     titles = {name: task["title"] for name, task in manifest["tasks"].items()}
-    alone = baselines[(baselines.metric == metric) & (baselines.setting == setting) & (baselines.role == BASELINE)]
+    alone = of_targets(baselines, gains)
+    alone = alone[(alone.metric == metric) & (alone.setting == setting)]
     shown = gains[(gains.metric == metric) & (gains.setting == setting)]
     columns = titles | {name: titles[name] + NOT_LEARNED for name, _ in of_unlearned(shown)}
     pairs = {(pair.intermediate, pair.target): pair for pair in shown.itertuples()}
@@ -136,12 +143,9 @@ def all_squares(study: StudyResults, metric: str, setting: str) -> pd.DataFrame:
     frame = squares(study.gains, study.baselines, study.manifest, metric=metric, setting=setting)
     if study.merged.empty:
         return frame
-    return pd.concat([frame, _merged_squares(study.merged[study.merged.setting == setting], frame)], ignore_index=True)
-
-
-def _merged_squares(merged: pd.DataFrame, squares: pd.DataFrame) -> pd.DataFrame:
-    """The squares of a study's merged rows for the columns of ``squares``; of a row without parents none is planned."""
-    alone = squares[squares.intermediate == ""]
+    # The squares of a study's merged rows for the columns of ``squares``; of a row without parents none is planned.
+    merged = study.merged[study.merged.setting == setting]
+    alone = frame[frame.intermediate == ""]
     rows = []
     for name in dict.fromkeys(merged.row[merged.target.isin(alone.target)]):
         for target, column in zip(alone.target, alone.column, strict=True):
@@ -150,7 +154,7 @@ def _merged_squares(merged: pd.DataFrame, squares: pd.DataFrame) -> pd.DataFrame
                 status = _status(gain.n_seeds, gain.score, "done")
                 square = Square(*square[:4], status, gain.score, gain.points, is_collapsed=holds(gain.collapsed))
             rows.append(square)
-    return pd.DataFrame(rows, columns=list(Square._fields))
+    return pd.concat([frame, pd.DataFrame(rows, columns=list(Square._fields))], ignore_index=True)
 
 
 def colour_limit(points: pd.Series) -> float:
@@ -207,7 +211,7 @@ def write_scores(axes: Axes, squares: pd.DataFrame, *, is_bold: bool) -> None:
     What is significant is bold if that ``is_bold``.
     """
     across, down = (
-        {name: place for place, name in enumerate(dict.fromkeys(squares[role]))} for role in ("target", "intermediate")
+        {name: index for index, name in enumerate(dict.fromkeys(squares[role]))} for role in ("target", "intermediate")
     )
     for square in squares.itertuples():
         x, y = across[square.target], down[square.intermediate]

@@ -239,12 +239,12 @@ def _heuristics(question: Question) -> Iterator[Drawing]:
         title = f"{results.banner}{NO_EVIDENCE}. Figure 2: feature importance by the paper's procedure (in-sample),"
         title += f" {results.name}"
         title += f"\n(setting {SETTING}, {SEEDS} seeds; unscaled inputs: importance depends on units)"
-        asked = {"results": results, "similarities": similarities}
-        frame = question.kept.frame("importances", asked, lambda: importance_rows(results, similarities))
+        inputs = {"results": results, "similarities": similarities}
+        frame = question.kept.frame("importances", inputs, lambda: importance_rows(results, similarities))
         yield importance_figure(frame, title)
-    for name, (number, short, what, caption) in MEASURED.items():
+    for name, (number, short, subject, caption) in MEASURED.items():
         if similarities is not None and similarities[name].notna().any():
-            title = f"{results.banner}Figure {number}: {what}, {results.name}"
+            title = f"{results.banner}Figure {number}: {subject}, {results.name}"
             frame = similarity_squares(results, similarities, name)
             draw = cosine_map if name == "data_similarity" else rank_map
             yield Drawing(f"figure-{number}-{short}-similarity", title, frame, draw, caption)
@@ -254,8 +254,8 @@ def why_not_drawn(results: Results, similarities: pd.DataFrame | None) -> list[s
     """One line for each of Figures 2, 9 and 10 that cannot be drawn, with the reason."""
     why = why_no_importances(results, similarities)
     lines = [f"Figure 2 is not drawn: {why}"] if why else []
-    known = () if similarities is None else similarities.columns[similarities.notna().any()]
-    missing = [number for name, (number, *_) in MEASURED.items() if name not in known]
+    measured = () if similarities is None else similarities.columns[similarities.notna().any()]
+    missing = [number for name, (number, *_) in MEASURED.items() if name not in measured]
     if missing and results.name == PUBLISHED:
         lines.append("Figures 9 and 10 need a study: the paper's embeddings are not published")
     elif missing:
@@ -272,10 +272,10 @@ def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.D
     are a series too of the published results.
     """
     means = paper_importances(results, SETTINGS[SETTING], range(SEEDS), similarities=similarities).mean()
-    known = pair_features(results, similarities=similarities)
+    features = pair_features(results, similarities=similarities)
     kinds = features_of(results)
     stand_ins = {
-        name for name, feature in kinds.items() if feature.kind == SIMILARITY and not known[name].notna().all()
+        name for name, feature in kinds.items() if feature.kind == SIMILARITY and not features[name].notna().all()
     }
     is_published = results.name == PUBLISHED
     ours = f"recomputed ({SETTING})" if is_published else f"setting {SETTING}"
@@ -339,8 +339,8 @@ def similarity_squares(results: Results, similarities: pd.DataFrame, name: str) 
     frame = similarities[["intermediate", "target", name]].rename(columns={name: "similarity"})
     tasks = list(dict.fromkeys(frame.target))
     measured = set(frame.target[frame.similarity.notna()])
-    own = [1.0 if name == "data_similarity" and task in measured else np.nan for task in tasks]
-    frame = pd.concat([frame, pd.DataFrame({"intermediate": tasks, "target": tasks, "similarity": own})])
+    diagonal = [1.0 if name == "data_similarity" and task in measured else np.nan for task in tasks]
+    frame = pd.concat([frame, pd.DataFrame({"intermediate": tasks, "target": tasks, "similarity": diagonal})])
     others = frame.similarity.where(frame.intermediate != frame.target)
     frame["rank"] = others.groupby(frame.target).rank(ascending=False, method="min")
     order = {task: i for i, task in enumerate(tasks)}
@@ -393,8 +393,8 @@ def why_no_importances(results: Results, similarities: pd.DataFrame | None) -> s
     if n_pairs > MOST_PAIRS:
         command = f"empathy-transfer study analyze {results.name} --mode paper"
         return f"{n_pairs:,} pairs; beyond {MOST_PAIRS:,} the paper's procedure takes long: {command}"
-    known = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
-    return None if known else "no feature is known of every task"
+    blocks = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
+    return None if blocks else "no feature is known of every task"
 
 
 BUDGET_TITLE = "What a budget of transfers costs"
@@ -412,10 +412,10 @@ def budget_curves(frame: pd.DataFrame, title: str) -> Figure:
     figure = figure_of(1.2 + 2.2 * max(across, 2), 1.5 + 2.1 * down, title)
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
-        own = frame[frame.order == name]
-        axes.fill_between(own.transfers, own.low, own.high, color=BAND, linewidth=0, label="95 %, targets resampled")
-        axes.plot(own.transfers, own.regret, color=INK, linewidth=1.6, marker="o", markersize=3, label="this order")
-        axes.plot(own.transfers, own.chance, color=CHANCE, linewidth=1.1, linestyle="--", label="a random order")
+        rows = frame[frame.order == name]
+        axes.fill_between(rows.transfers, rows.low, rows.high, color=BAND, linewidth=0, label="95 %, targets resampled")
+        axes.plot(rows.transfers, rows.regret, color=INK, linewidth=1.6, marker="o", markersize=3, label="this order")
+        axes.plot(rows.transfers, rows.chance, color=CHANCE, linewidth=1.1, linestyle="--", label="a random order")
         axes.set_title(shortened(name.replace("_", " "), 26), fontsize=9)
         axes.xaxis.set_major_locator(whole_numbers(6))
         make_plain(axes)
@@ -449,15 +449,15 @@ def likelihood_profile(profile: pd.DataFrame, title: str) -> Figure:
     figure = figure_of(2.4 + 2.3 * len(names), 3.4, title)
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
-        own = profile[profile.construct == name]
-        kept = own[own.p > LEVEL]
+        rows = profile[profile.construct == name]
+        kept = rows[rows.p > LEVEL]
         if len(kept):
             axes.axvspan(kept.slope.min(), kept.slope.max(), color=BAND, linewidth=0, label="not rejected at 5 %")
-        axes.plot(own.slope, -own["drop"], color=INK, linewidth=1.6, label="log likelihood")
+        axes.plot(rows.slope, -rows["drop"], color=INK, linewidth=1.6, label="log likelihood")
         axes.axvline(0, color="0.35", linewidth=0.9, linestyle="--", label="no slope")
-        best = own.slope.iloc[int(own["drop"].to_numpy().argmin())]
-        axes.set_title(f"{shortened(own.title.iloc[0], 26)}\n{signed(float(best), 2)}", fontsize=9)
-        shown = own[own["drop"] <= DEEPEST]
+        best = rows.slope.iloc[int(rows["drop"].to_numpy().argmin())]
+        axes.set_title(f"{shortened(rows.title.iloc[0], 26)}\n{signed(float(best), 2)}", fontsize=9)
+        shown = rows[rows["drop"] <= DEEPEST]
         axes.set_xlim(min(shown.slope.min(), 0), max(shown.slope.max(), 0))
         axes.set_ylim(-DEEPEST, 0.3)
         make_plain(axes)
@@ -480,18 +480,18 @@ def choices_of_slopes(slopes: pd.DataFrame, title: str) -> Figure:
     names = list(CHOICES)
     keys = slopes[names].astype("object").where(slopes[names].notna(), "")  # a file has nothing for ""
     lines = keys.drop_duplicates().reset_index(drop=True)
-    place = slopes.assign(line=pd.MultiIndex.from_frame(lines).get_indexer(pd.MultiIndex.from_frame(keys)))
+    points = slopes.assign(line=pd.MultiIndex.from_frame(lines).get_indexer(pd.MultiIndex.from_frame(keys)))
     titles = list(dict.fromkeys(slopes.title))
     figure = figure_of(6.6 + 0.8 * len(titles), 1.9 + 0.32 * len(lines), title)
     axes = figure.subplots()
     for number, rating in enumerate(titles):
         marker, colour = OF_RATINGS[number % len(OF_RATINGS)]
-        own = place[place.title == rating]
-        axes.scatter(own.p, own.line, marker=marker, color=colour, s=26, label=shortened(rating, 26), zorder=3)
-        said = [signed(slope, 2) if np.isfinite(slope) else "not tested" for slope in own.slope]
-        for line, words in zip([-0.9, *own.line], [shortened(rating, 13), *said], strict=True):
-            beside: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "xytext": (GAP + WIDTH * number, 0)}
-            axes.annotate(words, (1, line), **beside, textcoords="offset points", va="center", color=colour, fontsize=8)
+        rows = points[points.title == rating]
+        axes.scatter(rows.p, rows.line, marker=marker, color=colour, s=26, label=shortened(rating, 26), zorder=3)
+        labels = [signed(slope, 2) if np.isfinite(slope) else "not tested" for slope in rows.slope]
+        for line, words in zip([-0.9, *rows.line], [shortened(rating, 13), *labels], strict=True):
+            layout: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "xytext": (GAP + WIDTH * number, 0)}
+            axes.annotate(words, (1, line), **layout, textcoords="offset points", va="center", color=colour, fontsize=8)
     # A logarithmic axis for p down to the smallest, and a name for every line: the respect in which it differs.
     smallest = float(np.nanmin(slopes.p.to_numpy("float64"), initial=LEVEL))
     axes.axvline(LEVEL, color="0.4", linewidth=0.9, linestyle="--", label=f"p = {LEVEL:g}")
@@ -502,7 +502,7 @@ def choices_of_slopes(slopes: pd.DataFrame, title: str) -> Figure:
     axes.set_xlim(1.15, smallest / 1.6)
     axes.set_ylim(len(lines) - 0.5, -0.7)
     choices = lines[list(CHOICES)].astype("object").where(lines[list(CHOICES)].notna(), "")  # a file has nothing for ""
-    axes.set_yticks(range(len(lines)), [shortened(changed(row, choices.iloc[0]), 60) for _, row in choices.iterrows()])
+    axes.set_yticks(range(len(lines)), [shortened(change(row, choices.iloc[0]), 60) for _, row in choices.iterrows()])
     axes.grid(axis="y", color="0.92")
     make_plain(axes)
     axes.set_xlabel("p of a slope, corrected for all ratings (right: the slopes, per step)", fontsize=8.5)
@@ -510,7 +510,7 @@ def choices_of_slopes(slopes: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def changed(row: Any, primary: Any) -> str:  # noqa: ANN401 - rows of a frame
+def change(row: Any, primary: Any) -> str:  # noqa: ANN401 - rows of a frame
     """The respect in which a specification differs from the primary one, in words."""
     differing = [f"{words} {row[name] or 'none'}" for name, words in CHOICES.items() if row[name] != primary[name]]
     return ", ".join(differing) or "primary"
@@ -524,14 +524,14 @@ OTHERS = ("0.6", ".")  # of classes beyond these
 SIZE = 14
 
 
-def rows_figure(frame: pd.DataFrame, silhouette: float, what: str, stem: Path) -> FigureFiles:
+def rows_figure(frame: pd.DataFrame, silhouette: float, subject: str, stem: Path) -> FigureFiles:
     """Draw rows with the columns ``x``, ``y``, ``gold`` and ``predicted``, beside their CSV.
 
-    ``what`` names system and task, and ``silhouette`` is that of the classes among the vectors, or NaN.
+    ``subject`` names system and task, and ``silhouette`` is that of the classes among the vectors, or NaN.
     """
     parted = f"; silhouette of the classes in the vectors themselves {signed(silhouette, 2)}"
     title = (
-        f"Test rows of {what} by t-SNE of the vectors that are classified{parted if isfinite(silhouette) else ''}\n"
+        f"Test rows of {subject} by t-SNE of the vectors that are classified{parted if isfinite(silhouette) else ''}\n"
         "Hollow: another class is predicted. Distances between far groups, and sizes of groups, mean nothing."
     )
     (files,) = Drawing(stem.name, title, frame, draw_rows, folder="").write(stem.parent)
@@ -543,12 +543,12 @@ def draw_rows(frame: pd.DataFrame, title: str) -> Figure:
     figure = figure_of(7, 6.2, title)
     axes = figure.subplots()
     entries = []
-    for place, (name, count) in enumerate(frame["gold"].value_counts(sort=True).items()):
-        colour, form = MARKS[place] if place < len(MARKS) else OTHERS
+    for number, (name, count) in enumerate(frame["gold"].value_counts(sort=True).items()):
+        colour, form = MARKS[number] if number < len(MARKS) else OTHERS
         rows = frame[frame["gold"] == name]
         is_right = (rows["predicted"] == name).to_numpy()
-        for own, face in ((rows[is_right], colour), (rows[~is_right], "none")):
-            axes.scatter(own["x"], own["y"], s=SIZE, marker=form, facecolors=face, edgecolors=colour, linewidths=0.8)
+        for part, face in ((rows[is_right], colour), (rows[~is_right], "none")):
+            axes.scatter(part["x"], part["y"], s=SIZE, marker=form, facecolors=face, edgecolors=colour, linewidths=0.8)
         entries.append(legend_mark(f"{shortened(name)} ({count})", marker=form, color=colour, markersize=5))
     axes.set(xticks=[], yticks=[])
     axes.legend(handles=entries, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

@@ -94,7 +94,7 @@ class TextLabel(NamedTuple):
     x: float
     y: float
     text: str
-    size: float
+    size: float = SMALLEST
     anchor: str = "start"
     turn: float = 0.0
     colour: str = INK
@@ -135,7 +135,7 @@ class FigurePlan(NamedTuple):
         return [mark for mark in self.marks() if isinstance(mark, TextLabel)]
 
 
-def _rounded(mark: Any) -> Any:  # noqa: ANN401 - a mark of any kind
+def _round(mark: Any) -> Any:  # noqa: ANN401 - a mark of any kind
     values = (tuple(map(_hundredths, value)) if isinstance(value, tuple) else _hundredths(value) for value in mark)
     return type(mark)(*values)
 
@@ -152,14 +152,14 @@ def titles_of(manifest: Manifest) -> dict[str, str]:
     return {name: on_a_line(task["title"]) for name, task in manifest["tasks"].items()}
 
 
-def title_of(what: str, manifest: Manifest, setting: str, below: str) -> str:
+def title_of(subject: str, manifest: Manifest, setting: str, below: str) -> str:
     """A figure's title, with SYNTHETIC DATA where they are made up, the study and the setting; and a line ``below``."""
     data = "" if setting == "full" else f", {setting} of the training data"
     synthetic = "SYNTHETIC DATA: " if manifest["synthetic"] else ""
-    return f"{synthetic}{what} in {manifest['name']}{data}\n{below}"
+    return f"{synthetic}{subject} in {manifest['name']}{data}\n{below}"
 
 
-def described(title: str, shown: str) -> str:
+def description(title: str, shown: str) -> str:
     """What a figure shows in words, behind its title where it has one."""
     head = " ".join(title.split())
     return f"{head}. {shown}" if head else shown
@@ -223,16 +223,16 @@ class LegendItem(NamedTuple):
     occurs: Any = True
 
 
-def finished(layers: Layers, items: Iterable[LegendItem], foot: float, width: float, alt: str) -> FigurePlan:
+def plan_of(layers: Layers, items: Iterable[LegendItem], foot: float, width: float, alt: str) -> FigurePlan:
     """The plan of these layers, and from ``foot`` on of a legend of the items that occur."""
     shown = [item for item in items if item.occurs]
     below, bottom = legend(shown, EDGE, foot, width - 2 * EDGE)
     each = [LegendEntry(item.width, item.key(0.0, LINE_PITCH / 2), item.text) for item in shown]
     plan = FigurePlan(width, bottom + EDGE, alt, {**layers, LEGEND: below}, foot, each)
     # All places and sizes are in hundredths of a point, so that equal frames give equal plans.
-    placed = {name: [_rounded(mark) for mark in layer] for name, layer in plan.layers.items()}
+    placed = {name: [_round(mark) for mark in layer] for name, layer in plan.layers.items()}
     sizes = {name: _hundredths(getattr(plan, name)) for name in ("width", "height", "foot")}
-    entries = [entry._replace(marks=list(map(_rounded, entry.marks))) for entry in plan.entries]
+    entries = [entry._replace(marks=list(map(_round, entry.marks))) for entry in plan.entries]
     return plan._replace(layers=placed, entries=entries, **sizes)
 
 
@@ -242,15 +242,15 @@ def legend(items: Sequence[LegendItem], x: float, y: float, width: float) -> tup
     marks: list[Mark] = []
     at, middle = x, y + pitch / 2
     for item in items:
-        beside = item.width + KEY_GAP if item.width else 0.0
-        words = wrapped(item.text, size, width - beside)
-        wide = beside + max(text_width(line, size) for line in words)
+        indent = item.width + KEY_GAP if item.width else 0.0
+        words = wrapped(item.text, size, width - indent)
+        wide = indent + max(text_width(line, size) for line in words)
         if at > x and at + wide > x + width:
             at, middle = x, middle + pitch
         marks += item.key(at, middle)
         for number, line in enumerate(words):
             middle += pitch * (number > 0)
-            marks.append(TextLabel(at + beside, middle + CAPITAL * size, line, size))
+            marks.append(TextLabel(at + indent, middle + CAPITAL * size, line, size))
         at += wide + ITEM_GAP
     return marks, middle + pitch / 2
 
@@ -288,8 +288,8 @@ def panels_on(width: float, n_targets: int) -> Panels:
     """The panels of so many targets on ``width`` cm at most."""
     points = width * POINTS_PER_CM
     across = max(1, min(PANELS if points > NARROW else 1, n_targets))
-    own = min((points - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
-    return Panels(across, own, 2 * EDGE + own * across + GAP * (across - 1))
+    panel = min((points - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
+    return Panels(across, panel, 2 * EDGE + panel * across + GAP * (across - 1))
 
 
 def parts_of(frame: pd.DataFrame, name: str, most: int) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -4,8 +4,6 @@ A report, the commands ``figures`` and ``systems leaderboard`` and a manuscript 
 ``analysis.figures.paper_figures.paper_figures`` for those of any results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from analysis.figures.boards import BOARD, CONTEXT, RELIABILITY, boards, contexts, reliabilities

@@ -7,8 +7,6 @@ doi:10.1145/3173574.3174216). Places are such that 2 to 60 tasks are legible on 
 the frame of ``map_frame``, the CSV file beside the figure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,15 +91,15 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
     gaps_across = _gaps(columns, ["metric", "column_family"])
     gaps_down = _gaps(rows, ["row_family"])
     longest = min(LONGEST_NAME if len(columns) <= MANY else SHORT_NAME, 0.24 * width)
-    beside = (BRACKET + 1.0) * has_rows
-    gutter = max(min(max(plan.text_width(name, 7.0) for name in rows.row), longest), AXIS) + 8.0 + beside
+    side = (BRACKET + 1.0) * has_rows
+    gutter = max(min(max(plan.text_width(name, 7.0) for name in rows.row), longest), AXIS) + 8.0 + side
     for _ in range(3):  # names of families, and labels that slant to the left, may ask for more room at the left
         room = width - gutter - SIDE_STRIP[0] - 3 * plan.EDGE - sum(gaps_across)
         across = min(room / len(columns), WIDEST_PLACE)
         down = max(across, NARROWEST)
-        more = BRACKET + 1.0 + _further(runs_of(rows, "intermediate", ["row_family"]), down) - beside
+        more = BRACKET + 1.0 + _further(runs_of(rows, "intermediate", ["row_family"]), down) - side
         if has_rows and more > 0:
-            gutter, beside = gutter + more, beside + more
+            gutter, side = gutter + more, side + more
         slant = 45.0 if across >= SLANTED else 90.0
         lefts = gutter + np.cumsum([0.0, *gaps_across[1:]]) + across * np.arange(len(columns))
         lengths = [min(plan.text_width(name, 7.0), longest) for name in columns.column]
@@ -127,7 +125,7 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
         is_staggered,
         strip,
         tier,
-        (above, beside),
+        (above, side),
     )
 
 
@@ -147,18 +145,18 @@ def runs_of(tasks: pd.DataFrame, role: str, fields: Sequence[str]) -> list[Famil
     """
     titles, values = TITLES[role], tasks[list(fields)].itertuples(index=False, name=None)
     runs = []
-    for own, run in groupby(zip(values, tasks[role], tasks[titles], strict=True), itemgetter(0)):
+    for shared, run in groupby(zip(values, tasks[role], tasks[titles], strict=True), itemgetter(0)):
         members = [(str(task), str(title)) for _, task, title in run]
-        is_plain = len(members) == 1 and members[0][1].casefold() == str(own[-1]).casefold()
-        runs.append(FamilyBracket(members[0][0], members[-1][0], len(members), "" if is_plain else str(own[-1])))
+        is_plain = len(members) == 1 and members[0][1].casefold() == str(shared[-1]).casefold()
+        runs.append(FamilyBracket(members[0][0], members[-1][0], len(members), "" if is_plain else str(shared[-1])))
     return runs
 
 
-def _further(runs: Sequence[FamilyBracket], place: float) -> float:
+def _further(runs: Sequence[FamilyBracket], width: float) -> float:
     """The room that names of families take beyond a line, in points."""
     needed = [0.0]
     for run in runs:
-        lines, is_turned = bracket_name(run.name, run.size * place - BESIDE)
+        lines, is_turned = bracket_name(run.name, run.size * width - BESIDE)
         widths = [plan.text_width(line, plan.SMALLEST) for line in lines]
         needed.append(max(widths) + ENDS - BRACKET if is_turned else BRACKET_LINE * (len(lines) - 1))
     return max(needed)
@@ -166,7 +164,7 @@ def _further(runs: Sequence[FamilyBracket], place: float) -> float:
 
 def bracket_name(name: str, room: float) -> tuple[list[str], bool]:
     """The lines of a family's name, and whether they stand across their bracket because along it one would be cut."""
-    along = _broken(name, plan.SMALLEST, room, MOST_LINES)
+    along = _name_lines(name, plan.SMALLEST, room, MOST_LINES)
     if along or not name:
         return along, False
     across = name_lines(name, LONGEST_TURNED, most=int((room + BESIDE) / BRACKET_LINE))
@@ -176,13 +174,13 @@ def bracket_name(name: str, room: float) -> tuple[list[str], bool]:
 def name_lines(name: str, room: float, *, is_bold: bool = False, most: int = MOST_LINES) -> list[str]:
     """A bracket's name in as few lines as fit, broken at its parts; else on one, cut, or none."""
     size = plan.SMALLEST * (1.12 if is_bold else 1.0)
-    if lines := _broken(name, size, room, most):
+    if lines := _name_lines(name, size, room, most):
         return lines
     text = plan.fitting(name, size, room, 0) if most > 0 else ""
     return [text] if text.strip() and len(text) >= min(len(name), FEWEST_LETTERS) else []
 
 
-def _broken(name: str, size: float, room: float, most: int) -> list[str]:
+def _name_lines(name: str, size: float, room: float, most: int) -> list[str]:
     """A name in at most so many lines, broken at its parts; none where it would have to be cut."""
     lines = [""]
     for part in re.findall(r"[^\s_/-]+[\s_/-]*|[\s_/-]+", name):
@@ -241,8 +239,8 @@ def map_frame(gains: pd.DataFrame, manifest: Manifest, *, setting: str, order: s
     """
     shown = gains[gains.setting == setting]
     families = _families(manifest, {*shown.intermediate, *shown.target} if order == "family" else set())
-    rows = _ordered(shown, "intermediate", families)
-    targets = _ordered(shown, "target", families)
+    rows = _order(shown, "intermediate", families)
+    targets = _order(shown, "target", families)
     metrics = dict(zip(shown.target, shown.metric, strict=True))
     targets = sorted(targets, key=lambda task: list(METRIC_NAMES).index(metrics[task]))
     pairs = {(pair.intermediate, pair.target): pair for pair in shown.itertuples()}
@@ -271,10 +269,10 @@ def _families(manifest: Manifest, tasks: set[str]) -> dict[str, str]:
     return families if 1 < len(set(families.values())) < len(families) else {}
 
 
-def _ordered(shown: pd.DataFrame, role: str, families: Mapping[str, str]) -> list[str]:
+def _order(shown: pd.DataFrame, role: str, families: Mapping[str, str]) -> list[str]:
     """Tasks in a role by the median gain of their family and then by their own, the largest first."""
     tasks = list(dict.fromkeys(shown[role]))
-    own = shown.groupby(role).points.median().to_dict()
+    medians = shown.groupby(role).points.median().to_dict()
     of_family = shown.groupby(shown[role].map(families)).points.median().to_dict() if families else {}
 
     def falling(value: float) -> float:
@@ -282,7 +280,7 @@ def _ordered(shown: pd.DataFrame, role: str, families: Mapping[str, str]) -> lis
 
     def key(task: str) -> tuple[float, str, float, int]:
         family = families.get(task, "")
-        return falling(of_family.get(family, 0.0)), family, falling(own[task]), tasks.index(task)
+        return falling(of_family.get(family, 0.0)), family, falling(medians[task]), tasks.index(task)
 
     return sorted(tasks, key=key)
 
@@ -349,19 +347,19 @@ def names(frame: pd.DataFrame, layout: Layout) -> list[TextLabel]:
     names = []
     for task, title in zip(rows.intermediate, rows.row, strict=True):
         y = layout.rows[task] + layout.down / 2 + plan.CAPITAL * size
-        names.append(TextLabel(layout.left - 4.0, y, plan.fitting(title, size, room), size, "end"))
-    for place, (task, title) in enumerate(zip(columns.target, columns.column, strict=True)):
-        names.append(_column_name(title, layout.columns[task] + layout.across / 2, layout, place))
+        names.append(TextLabel(layout.left - 4.0, y, plan.fitting(title, size, room), size, anchor="end"))
+    for position, (task, title) in enumerate(zip(columns.target, columns.column, strict=True)):
+        names.append(_column_name(title, layout.columns[task] + layout.across / 2, layout, position))
     return [name for name in names if name.text]
 
 
-def _column_name(title: str, x: float, layout: Layout, place: int) -> TextLabel:
+def _column_name(title: str, x: float, layout: Layout, position: int) -> TextLabel:
     size, text = layout.name_size, plan.fitting(title, layout.name_size, layout.longest)
     if layout.slant == 45.0:
-        return TextLabel(x + 0.5 * size, layout.bottom + 4.0 + 0.5 * size, text, size, "end", 45.0)
-    if layout.is_staggered and place % 2:
-        return TextLabel(x + plan.CAPITAL * size, layout.top - 3.0, text, size, "start", 90.0)
-    return TextLabel(x + plan.CAPITAL * size, layout.bottom + 3.0, text, size, "end", 90.0)
+        return TextLabel(x + 0.5 * size, layout.bottom + 4.0 + 0.5 * size, text, size, anchor="end", turn=45.0)
+    if layout.is_staggered and position % 2:
+        return TextLabel(x + plan.CAPITAL * size, layout.top - 3.0, text, size, turn=90.0)
+    return TextLabel(x + plan.CAPITAL * size, layout.bottom + 3.0, text, size, anchor="end", turn=90.0)
 
 
 def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
@@ -371,49 +369,35 @@ def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     y = layout.top - layout.tier - 3.0
     if layout.families[0]:
         for run in runs_of(columns, "target", ["metric", "column_family"]):
-            marks += _across(layout.columns[run.first], layout.columns[run.last] + layout.across, y, run.name)
+            marks += _bracket(layout.columns[run.first], layout.columns[run.last] + layout.across, y, run.name)
         y -= layout.families[0]
     for run in runs_of(columns, "target", ["metric"]):
         x, to_x = layout.columns[run.first], layout.columns[run.last] + layout.across
-        marks += _across(x, to_x, y, METRIC_NAMES[run.name], is_bold=True)
+        marks += _bracket(x, to_x, y, METRIC_NAMES[run.name], is_bold=True)
     if layout.families[1]:
         x = plan.EDGE + layout.families[1] - 3.0
         for run in runs_of(rows, "intermediate", ["row_family"]):
-            marks += _along(layout.rows[run.first], layout.rows[run.last] + layout.down, x, run.name)
+            marks += _bracket(layout.rows[run.first], layout.rows[run.last] + layout.down, x, run.name, is_beside=True)
     return marks
 
 
-def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool = False) -> list[Mark]:
-    """A line above columns with its name; one of a family stands upright where it would be cut."""
-    marks: list[Mark] = [Stroke(x + 0.8, y, to_x - 0.8, y, plan.SOFT, 0.8)]
-    middle, room = (x + to_x) / 2, to_x - x - BESIDE
-    lines, is_turned = (name_lines(name, room, is_bold=True, most=1), False) if is_bold else bracket_name(name, room)
-    for place, text in enumerate(lines):
-        if is_turned:
-            marks.append(TextLabel(_line_at(middle, place, lines), y - 2.0, text, plan.SMALLEST, "start", 90.0))
-        else:
-            above = y - 2.0 - BRACKET_LINE * (len(lines) - 1 - place)
-            marks.append(TextLabel(middle, above, text, plan.SMALLEST, "middle", 0.0, plan.INK, is_bold))
+def _bracket(
+    first: float, last: float, at: float, name: str, *, is_beside: bool = False, is_bold: bool = False
+) -> list[Mark]:
+    """A line above columns, or beside rows, with its name; that of a family stands across where it would be cut."""
+    line = (at, first + 0.8, at, last - 0.8) if is_beside else (first + 0.8, at, last - 0.8, at)
+    marks: list[Mark] = [Stroke(*line, plan.SOFT, 0.8)]
+    middle, room, free = (first + last) / 2, last - first - BESIDE, at - (2.5 if is_beside else 2.0)
+    lines, is_across = (name_lines(name, room, is_bold=True, most=1), False) if is_bold else bracket_name(name, room)
+    for number, text in enumerate(lines):
+        x, y = middle, free - BRACKET_LINE * (len(lines) - 1 - number)
+        if is_across:  # around the middle
+            x = middle + plan.CAPITAL * plan.SMALLEST + BRACKET_LINE * (number - (len(lines) - 1) / 2)
+            y = free
+        x, y = (y, x) if is_beside else (x, y)
+        anchor, turn = "middle" if not is_across else "end" if is_beside else "start", 90.0 * (is_beside != is_across)
+        marks.append(TextLabel(x, y, text, anchor=anchor, turn=turn, is_bold=is_bold))
     return marks
-
-
-def _along(y: float, to_y: float, x: float, name: str) -> list[Mark]:
-    """A line beside rows with its name, likewise: level where it would be cut upright."""
-    marks: list[Mark] = [Stroke(x, y + 0.8, x, to_y - 0.8, plan.SOFT, 0.8)]
-    middle = (y + to_y) / 2
-    lines, is_turned = bracket_name(name, to_y - y - BESIDE)
-    for place, text in enumerate(lines):
-        if is_turned:
-            marks.append(TextLabel(x - 2.5, _line_at(middle, place, lines), text, plan.SMALLEST, "end"))
-        else:
-            beside = x - 2.5 - BRACKET_LINE * (len(lines) - 1 - place)
-            marks.append(TextLabel(beside, middle, text, plan.SMALLEST, "middle", 90.0))
-    return marks
-
-
-def _line_at(middle: float, place: int, lines: Sequence[str]) -> float:
-    """Where a line of several stands that lie around a middle."""
-    return middle + plan.CAPITAL * plan.SMALLEST + BRACKET_LINE * (place - (len(lines) - 1) / 2)
 
 
 def _at(points: float, low: float, high: float) -> float:
@@ -438,7 +422,7 @@ def strip_above(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     for points, y in ((LIMIT, high), (0.0, (low + high) / 2), (-LIMIT, low)):
         text = f"{plan.whole(points)} points" if points > 0 else plan.whole(points)
         marks.append(
-            TextLabel(layout.left - 4.0, y + plan.CAPITAL * plan.SMALLEST, text, plan.SMALLEST, "end", 0.0, plan.SOFT)
+            TextLabel(layout.left - 4.0, y + plan.CAPITAL * plan.SMALLEST, text, anchor="end", colour=plan.SOFT)
         )
     return marks
 
@@ -456,8 +440,8 @@ def strip_beside(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
         at, half = _at(part.points.median(), low, high), min(0.36 * layout.down, 5.0)
         marks.append(Stroke(at, y - half, at, y + half, plan.INK, 1.1))
     for points, at in ((-LIMIT, low), (0.0, middle), (LIMIT, high)):
-        marks.append(TextLabel(at, layout.bottom + 8.0, plan.whole(points), plan.SMALLEST, "middle", 0.0, plan.SOFT))
-    marks.append(TextLabel(middle, layout.bottom + 15.5, "gain, points", plan.SMALLEST, "middle", 0.0, plan.SOFT))
+        marks.append(TextLabel(at, layout.bottom + 8.0, plan.whole(points), anchor="middle", colour=plan.SOFT))
+    marks.append(TextLabel(middle, layout.bottom + 15.5, "gain, points", anchor="middle", colour=plan.SOFT))
     return marks
 
 
@@ -516,7 +500,7 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Fi
     level = f"{LEVEL:.2f}".removeprefix("0")
     area = f"area: |gain| / half-width of its 95 % interval (few seeds count less); here 1, 2, and {FULL:.0f} or more"
     shown, is_contaminated = {*frame.status, *map(_empty_state, frame.itertuples())}, frame.is_contaminated.any()
-    beside = "beside the map: a gain; one whose interval excludes 0; one beyond the axis; bar: median"
+    strip = "beside the map: a gain; one whose interval excludes 0; one beyond the axis; bar: median"
     items = [
         LegendItem(_area_key, 28.0, area),
         LegendItem(_colour_key, 62.0, f"gain: {plan.whole(-LIMIT)} points or less to {plan.whole(LIMIT)} or more"),
@@ -535,22 +519,38 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Fi
             lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, SAME, plan.GRID, 0.4)], 8.0, "same task", "same task" in shown
         ),
         LegendItem(lambda x, y: (), 0.0, BRACKETS, frame.is_unlearned.any()),
-        LegendItem(_dots_key, 22.0, beside),
+        LegendItem(_dots_key, 22.0, strip),
     ]
+    # The bars of harms; a number has its own sign.
+    harms = frame[(frame.points < 0) & (frame["size"] > 0)]
+    side = layout.side * FILLED
+    places = {where: layout.middle(*where) for where in texts}
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
         "squares": [
             square_at(*layout.middle(pair.intermediate, pair.target), layout.side, pair.size, pair.points)
             for pair in frame[frame["size"] > 0].itertuples()
         ],
-        "bars": _bars(frame, layout, texts),
+        "bars": (
+            [
+                bar
+                for pair in harms.itertuples()
+                if (pair.intermediate, pair.target) not in texts
+                for bar in bar_at(*layout.middle(pair.intermediate, pair.target), side * float(np.sqrt(pair.size)))
+            ]
+        ),
         "marks": _marks(frame, layout),
-        "numbers": _numbers(layout, texts),
+        "numbers": (
+            [
+                TextLabel(x, y + plan.CAPITAL * NUMBER, text, NUMBER, anchor="middle", colour="#000000")
+                for (x, y), text in zip(places.values(), texts.values(), strict=True)
+            ]
+        ),
         "names": [*words, *names(frame, layout)],
         "brackets": brackets(frame, layout),
         "marginals": [*strip_above(frame, layout), *strip_beside(frame, layout)],
     }
-    return plan.finished(layers, items, foot, layout.width, map_words(frame, title))
+    return plan.plan_of(layers, items, foot, layout.width, map_words(frame, title))
 
 
 def map_words(frame: pd.DataFrame, title: str) -> str:
@@ -567,7 +567,7 @@ def map_words(frame: pd.DataFrame, title: str) -> str:
         ends = (done.loc[done.points.idxmax()], done.loc[done.points.idxmin()])
         named = (f"{pair.row} on {pair.column}, {signed(pair.points, 1)} points" for pair in ends)
         texts.append("Largest and smallest: {}; {}.".format(*named))
-    return plan.described(title, " ".join(texts))
+    return plan.description(title, " ".join(texts))
 
 
 def _ground(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
@@ -605,8 +605,8 @@ EMPTY = {"missing": _struck, "undefined": _ring}
 
 def square_at(x: float, y: float, side: float, size: float, points: float) -> Box:
     """A square around (x, y) whose area is this share of the largest in a place of this side."""
-    own = side * FILLED * float(np.sqrt(size))
-    return Box(x - own / 2, y - own / 2, own, own, colour_of(points), EDGE_OF_SQUARE, 0.3)
+    length = side * FILLED * float(np.sqrt(size))
+    return Box(x - length / 2, y - length / 2, length, length, colour_of(points), EDGE_OF_SQUARE, 0.3)
 
 
 def bar_at(x: float, y: float, side: float) -> Sequence[Mark]:
@@ -625,18 +625,6 @@ def _texts(frame: pd.DataFrame, across: float) -> Texts:
         if all(plan.text_width(text, NUMBER) <= across - 0.8 for text in texts):
             return dict(zip(zip(sure.intermediate, sure.target, strict=True), texts, strict=True))
     return {}
-
-
-def _bars(frame: pd.DataFrame, layout: Layout, texts: Texts) -> list[Mark]:
-    """The bars of harms; a number has its own sign."""
-    harms = frame[(frame.points < 0) & (frame["size"] > 0)]
-    side = layout.side * FILLED
-    return [
-        bar
-        for pair in harms.itertuples()
-        if (pair.intermediate, pair.target) not in texts
-        for bar in bar_at(*layout.middle(pair.intermediate, pair.target), side * float(np.sqrt(pair.size)))
-    ]
 
 
 def _marks(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
@@ -665,14 +653,6 @@ def _right_corner(x: float, bottom: float, across: float, side: float) -> Triang
 CORNERS = {"is_collapsed": _left_corner, "is_contaminated": _right_corner}
 
 
-def _numbers(layout: Layout, texts: Texts) -> list[TextLabel]:
-    places = {where: layout.middle(*where) for where in texts}
-    return [
-        TextLabel(x, y + plan.CAPITAL * NUMBER, text, NUMBER, "middle", 0.0, "#000000")
-        for (x, y), text in zip(places.values(), texts.values(), strict=True)
-    ]
-
-
 # The legend.
 
 
@@ -688,12 +668,12 @@ def _number_item(texts: Texts, is_any_sure: bool) -> LegendItem:
 
 
 def _area_key(x: float, y: float) -> list[Mark]:
-    return [square_at(x + 4.0 + 9.5 * place, y, 9.8, (place + 1) / FULL, LIMIT / 2) for place in range(int(FULL))]
+    return [square_at(x + 4.0 + 9.5 * number, y, 9.8, (number + 1) / FULL, LIMIT / 2) for number in range(int(FULL))]
 
 
 def _colour_key(x: float, y: float) -> list[Mark]:
     steps = np.linspace(-LIMIT, LIMIT, 21)
-    return [Box(x + 62.0 / 21 * place, y - 4.0, 62.0 / 21 + 0.1, 8.0, colour_of(at)) for place, at in enumerate(steps)]
+    return [Box(x + 62.0 / 21 * index, y - 4.0, 62.0 / 21 + 0.1, 8.0, colour_of(at)) for index, at in enumerate(steps)]
 
 
 def _harm_key(x: float, y: float) -> list[Mark]:

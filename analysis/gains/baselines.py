@@ -15,8 +15,6 @@ So that no claim hangs on one metric, targets of classes are scored by accuracy 
 micro-F1 (all decisions pooled), of numbers by Spearman's correlation beside Pearson's, on test items resampled alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from adapters_store.roles import BASELINE, FINETUNED, GAIN_ROLES, SCORED_ALONE, SYSTEMS
+from adapters_store.roles import BASELINE, FINETUNED, GAIN_ROLES, SCORED_ALONE, SYSTEMS, TRANSFER
 from adapters_store.store import Store
 from analysis.gains.cells import (
     Lane,
@@ -208,11 +206,13 @@ LEARNED = {
 
 
 def learned(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
-    """One row per planned target and setting: the columns LEARNED.
+    """One row per planned target and setting: the columns LEARNED; where transfers are planned, of their targets alone.
 
     MixedRecords if the baseline and words were not tested on the same rows.
     """
     planned = planned_cells(store, manifest)
+    targets = set(planned.target[planned.role == TRANSFER])
+    planned = planned[planned.target.isin(targets)] if targets else planned
     rows = [
         _row(store, manifest, part, draws=draws, seed=seed)
         for _, part in planned.groupby(WHERE, sort=False)
@@ -241,9 +241,9 @@ def _row(store: Store, manifest: Manifest, cells: pd.DataFrame, *, draws: int, s
     facts |= {"is_above_floor": bool(facts["alone"] > facts["floor"]) if len(alone) else pd.NA}
     facts["is_below_words"] = pd.NA
     if len(alone) and len(words):
-        own, p = _against_words(store, alone, words, draws=draws, seed=seed)
+        estimate, p = _against_words(store, alone, words, draws=draws, seed=seed)
         difference = facts["alone"] - facts["words"]
-        facts |= {"difference": 100 * difference, "low": 100 * own.low, "high": 100 * own.high, "p_below": p}
+        facts |= {"difference": 100 * difference, "low": 100 * estimate.low, "high": 100 * estimate.high, "p_below": p}
         facts |= {"is_below_words": pd.NA if np.isnan(p) else p <= LEVEL}
     causes = [long for _, long in _causes(facts)]
     has_learned = False if causes else pd.NA if facts["is_below_words"] is pd.NA else True
@@ -270,8 +270,8 @@ def below(
     It is that of these runs, and p is one-sided: half of the two-sided one, or one less that half.
     """
     mean = differences.mean()
-    own = evidence([mean], drawn.mean(axis=1, keepdims=True), groups, rng)
-    return own, own.p / 2 if mean < 0 else 1 - own.p / 2
+    estimate = evidence([mean], drawn.mean(axis=1, keepdims=True), groups, rng)
+    return estimate, estimate.p / 2 if mean < 0 else 1 - estimate.p / 2
 
 
 def _causes(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -297,11 +297,11 @@ def _unknown(row: Mapping[str, Any]) -> str:
 # What may be claimed of gains, for every page, table and text.
 
 
-def marked(gains: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
+def with_learning(gains: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
     """The frame of gains with ``target_has_learned``, from the frame of ``learned``."""
-    known = learned.set_index(WHERE).has_learned
+    verdicts = learned.set_index(WHERE).has_learned
     places = pd.MultiIndex.from_frame(gains[WHERE])
-    return gains.assign(target_has_learned=known.reindex(places).array.astype("boolean"))
+    return gains.assign(target_has_learned=verdicts.reindex(places).array.astype("boolean"))
 
 
 def of_unlearned(gains: pd.DataFrame) -> set[tuple[str, str]]:
@@ -338,7 +338,11 @@ def claims(gains: pd.DataFrame, learned: pd.DataFrame) -> Claims:
     """
     tested = gains[gains.p.notna()]
     rows = learned.to_dict("records")
-    reasons = {(row["target"], row["setting"]): _in_brief(row) for row in rows if row["has_learned"] is not True}
+    reasons = {
+        (row["target"], row["setting"]): next((brief for brief, _ in _causes(row)), "") or _unknown(row)
+        for row in rows
+        if row["has_learned"] is not True
+    }
     settled = {(row["target"], row["setting"]) for row in rows}
     why = [
         reasons.get((pair.target, pair.setting), "")
@@ -350,8 +354,3 @@ def claims(gains: pd.DataFrame, learned: pd.DataFrame) -> Claims:
     is_known = bool((learned.words_system != "").any())
     is_counted = (tested.why == "") & is_known
     return Claims(is_known, tested[is_counted].drop(columns="why"), tested[~is_counted])
-
-
-def _in_brief(row: Mapping[str, Any]) -> str:
-    """The first cause why a target has not learned, or why nobody knows."""
-    return next((brief for brief, _ in _causes(row)), "") or _unknown(row)

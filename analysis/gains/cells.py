@@ -102,7 +102,7 @@ class Snapshot(Store):
 
     keeps: bool = True
     exact: bool = False
-    known: dict[str, Record] = field(default_factory=dict, repr=False, compare=False)
+    records: dict[str, Record] = field(default_factory=dict, repr=False, compare=False)
     raw: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     checked: dict[tuple[str, str], Path] = field(default_factory=dict, repr=False, compare=False)
     answers: dict[str, Predictions] = field(default_factory=dict, repr=False, compare=False)
@@ -115,16 +115,16 @@ class Snapshot(Store):
 
     def get(self, key: str) -> Record:
         """The record with this key, as it was when it was first asked for; errors are those of ``Store.get``."""
-        if key not in self.known:
-            self.known[key] = super().get(key)
-        return self.known[key]
+        if key not in self.records:
+            self.records[key] = super().get(key)
+        return self.records[key]
 
     def content(self, key: str) -> bytes:
         """The bytes of a record, read once for their hash and then for their fields; errors are those of ``Store``."""
         if key in self.raw:
             return self.raw.pop(key)
         content = super().content(key)
-        if key not in self.known:
+        if key not in self.records:
             self.raw[key] = content
         return content
 
@@ -137,16 +137,16 @@ class Snapshot(Store):
     def predictions(self, record: Record) -> Predictions:
         """Those of a record, read-only; cells of a target hold its rows together."""
         if record.key not in self.answers:
-            own = _predictions(self, record)
-            own.decisions.flags.writeable = False
+            answers = _predictions(self, record)
+            answers.decisions.flags.writeable = False
             # The same predictions, with the arrays of the first ones where these are equal in value and type.
-            first = self.first.setdefault(record.spec["target"], own)
-            rows = {name: (getattr(first, name), getattr(own, name)) for name in ROWS}
+            first = self.first.setdefault(record.spec["target"], answers)
+            rows = {name: (getattr(first, name), getattr(answers, name)) for name in ROWS}
             same = {name: a for name, (a, b) in rows.items() if a.dtype == b.dtype and np.array_equal(a, b)}
-            own = replace(own, **same)
-            if len(self.answers) * own.decisions.nbytes >= HELD:
-                return own
-            self.answers[record.key] = own
+            answers = replace(answers, **same)
+            if len(self.answers) * answers.decisions.nbytes >= HELD:
+                return answers
+            self.answers[record.key] = answers
         return self.answers[record.key]
 
 
@@ -244,16 +244,16 @@ def contamination(store: Store, manifest: Manifest) -> pd.DataFrame:
 
     The columns are those of ``frame_of``.
     """
-    return frame_of(Contact(*contact) for contact in _measured(store, manifest).get("contacts", ()))
+    return frame_of(Contact(*contact) for contact in _measure(store, manifest).get("contacts", ()))
 
 
 def not_compared(store: Store, manifest: Manifest) -> LeftOut | None:
     """What the search for near duplicates left out; None where it was exact, or nothing was measured."""
-    left_out = _measured(store, manifest).get("left_out")
+    left_out = _measure(store, manifest).get("left_out")
     return LeftOut(**left_out) if left_out else None
 
 
-def _measured(store: Store, manifest: Manifest) -> Mapping[str, Any]:
+def _measure(store: Store, manifest: Manifest) -> Mapping[str, Any]:
     try:
         measure = store.find_measure(CONTAMINATION, contamination_inputs(manifest["tasks"]))
     except KeyError:  # a manifest from before splits were named in it
@@ -277,8 +277,8 @@ def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:
 
 def contaminated_pairs(store: Store, manifest: Manifest) -> set[tuple[str, str]] | None:
     """(target, intermediate) pairs to be marked, a target with itself for its own training; None if unmeasured."""
-    pairs = [Contact(*contact) for contact in _measured(store, manifest).get("contacts", ())]
-    marked = {(own.target, own.intermediate) for own in pairs if own.is_marked(is_synthetic=manifest["synthetic"])}
+    pairs = [Contact(*contact) for contact in _measure(store, manifest).get("contacts", ())]
+    marked = {(pair.target, pair.intermediate) for pair in pairs if pair.is_marked(is_synthetic=manifest["synthetic"])}
     return marked if pairs else None
 
 
@@ -291,26 +291,18 @@ def mixed_columns(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
     Facts are the device and the versions of packages, of which only those that differ are named. Seeds count together:
     intervals compare them.
     """
-    provenance = {record.key: _facts(record.provenance) for record in records}
+    made = {record.key: {"device": record.provenance["device"], **record.provenance["versions"]} for record in records}
     done = cells[cells.status == "done"]
     return [
         f"{target}, {setting}: {fact} {few(values)}"
         for (target, setting), rows in done.groupby(["target", "setting"], sort=False)
-        for fact, values in _differences([provenance[key] for key in rows.key])
+        for fact, values in _differences([made[key] for key in rows.key])
     ]
 
 
-def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
-    """The device, and every package's version."""
-    return {
-        "device": str(provenance["device"]),
-        **{name: str(version) for name, version in provenance["versions"].items()},
-    }
-
-
-def _differences(facts: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+def _differences(facts: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
     names = dict.fromkeys(name for of_cell in facts for name in of_cell)
-    by_name = [(name, sorted({of_cell.get(name, "unknown") for of_cell in facts})) for name in names]
+    by_name = [(name, sorted({str(of_cell.get(name, "unknown")) for of_cell in facts})) for name in names]
     return [(name, values) for name, values in by_name if len(values) > 1]
 
 
@@ -440,10 +432,10 @@ def _column(
     shown = predictions(store, first)
     decided, first_of = [shown.decisions], {lane.system: first}
     for lane, record in others:
-        own = predictions(store, record)
-        _check_comparable(first, shown, record, own)
+        answers = predictions(store, record)
+        _check_comparable(first, shown, record, answers)
         _check_training(first_of.setdefault(lane.system, record), record)
-        decided.append(own.decisions)
+        decided.append(answers.decisions)
     metric, groups = first.results["metric"], Groups.of(shown.groups)
     entropy = (seed, _crc(*np.unique(shown.groups).astype(str)))
     scores, resamples = scored(metric, shown, np.stack(decided), groups, draws, np.random.default_rng(entropy))
@@ -486,10 +478,10 @@ def _check_training(first: Record, other: Record) -> None:
         )
 
 
-def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
+def _check_comparable(first: Record, shown: Predictions, other: Record, answers: Predictions) -> None:
     """Raise MixedRecords unless two cells of a column have the same test rows."""
     for name in ROWS:
-        if not np.array_equal(getattr(shown, name), getattr(own, name)):
+        if not np.array_equal(getattr(shown, name), getattr(answers, name)):
             raise MixedRecords(
                 f"records {first.key} and {other.key}: their test {name} differ; run the study again on one set of data"
             )

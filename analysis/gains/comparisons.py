@@ -64,10 +64,10 @@ def control_means(controls: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=list(MEAN_TYPES)).astype(MEAN_TYPES)
     where = ["metric", "setting", "target"]
     transfers = gains.groupby(where, sort=False)[["points", "liveness"]].mean().reset_index()
-    own = transfers.assign(control=TRANSFER, intermediate="", transfer_points=transfers.points)
+    of_all = transfers.assign(control=TRANSFER, intermediate="", transfer_points=transfers.points)
     tasks = controls.intermediate.where(controls.control.isin(NAMED_BY_INTERMEDIATE), "")
     of_target = transfers.rename(columns={"points": "transfer_points"}).drop(columns="liveness")
-    both = pd.concat([own, controls.assign(intermediate=tasks).merge(of_target, on=where, how="left")])
+    both = pd.concat([of_all, controls.assign(intermediate=tasks).merge(of_target, on=where, how="left")])
     both = both.dropna(subset=["points", "transfer_points"]).sort_values(["metric", "setting"], kind="stable")
     groups = both.groupby(["control", "intermediate", "metric", "setting"], sort=False)
     rows = [
@@ -120,9 +120,9 @@ OF_GAINS = (
 )
 
 
-def _against(name: str, what: str) -> dict[str, Declared]:
+def _against(name: str, noun: str) -> dict[str, Declared]:
     return {
-        f"less_{name}": Declared("float64", f"100 (score - that of {what})"),
+        f"less_{name}": Declared("float64", f"100 (score - that of {noun})"),
         **interval_columns(f"{{}}_less_{name}"),
         f"p_{name}": Declared("float64", "two-sided, that the true difference is 0"),
         f"p_max_{name}": Declared(
@@ -135,7 +135,7 @@ MERGED = {
     **PLANNED,
     **{name: COLUMNS[name] for name in OF_GAINS},
     "chosen_single": Declared("str", "the single that validation chooses, by seed"),
-    **{field: column for name, what in AGAINST.items() for field, column in _against(name, what).items()},
+    **{field: column for name, noun in AGAINST.items() for field, column in _against(name, noun).items()},
     "best_single": Declared("str", "the single with the best test score, for comparison by eye alone"),
     "best_single_points": Declared("float64", "100 (its test score - baseline)"),
 }
@@ -147,8 +147,8 @@ MEANS = {
     "points": Declared("float64", "mean gain over targets"),
     **interval_columns("{}", ", Student's t over targets"),
     **{
-        field: Declared("float64", f"mean over targets of the difference from {what}, or an end of its interval")
-        for name, what in AGAINST.items()
+        field: Declared("float64", f"mean over targets of the difference from {noun}, or an end of its interval")
+        for name, noun in AGAINST.items()
         for field in (f"less_{name}", f"low_less_{name}", f"high_less_{name}")
     },
 }
@@ -157,21 +157,22 @@ Where = tuple[str, str]  # a target and a setting
 
 def merged_gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
     """One row per planned (merged row, target, setting), with the columns ``MERGED``; empty where a study has none."""
-    own = uncorrected_gains(store, manifest, MERGED_ROLES, draws=draws, seed=seed)
-    if own.empty:
+    gains = uncorrected_gains(store, manifest, MERGED_ROLES, draws=draws, seed=seed)
+    if gains.empty:
         return framed(pd.DataFrame(), MERGED)
-    recipes = {(cell["intermediate"], cell["target"]): cell["merge"] for cell in _merged_cells(manifest)}
+    merges = (cell for cell in manifest["cells"] if planned_role(cell) in MERGED_ROLES)
+    recipes = {(cell["intermediate"], cell["target"]): cell["merge"] for cell in merges}
     planned = planned_cells(store, manifest)
-    beside = planned[planned.role.isin([*MERGED_ROLES, TRANSFER, RANDOM, SELF])]
+    peers = planned[planned.role.isin([*MERGED_ROLES, TRANSFER, RANDOM, SELF])]
     compared = {
-        (column.target, column.setting): _Compared.of(column, beside)
-        for column in columns(store, beside, draws=draws, seed=seed)
+        (column.target, column.setting): _Compared.of(column, peers)
+        for column in columns(store, peers, draws=draws, seed=seed)
     }
     of_rows: dict[tuple[str, Where], dict[str, Any]] = {}
     for where, part in compared.items():
         of_rows |= {(name, where): fields for name, fields in part.fields()}
     rows = []
-    for gain in own.to_dict("records"):
+    for gain in gains.to_dict("records"):
         name, where = gain["intermediate"], (gain["target"], gain["setting"])
         best = compared[where].best(gain["baseline"]) if where in compared else {}
         # What a row is, from its recipe.
@@ -202,10 +203,6 @@ def merged_means(merged: pd.DataFrame) -> pd.DataFrame:
     return framed(pd.DataFrame(rows), MEANS)
 
 
-def _merged_cells(manifest: Manifest) -> Iterator[Mapping[str, Any]]:
-    return (cell for cell in manifest["cells"] if planned_role(cell) in MERGED_ROLES)
-
-
 @dataclass(frozen=True)
 class _Compared:
     """The finished merged rows of a column beside all that they are held against.
@@ -230,7 +227,7 @@ class _Compared:
     @classmethod
     def of(cls, column: ScoredColumn, planned: pd.DataFrame) -> _Compared:
         cells = planned[(planned.target == column.target) & (planned.setting == column.setting)]
-        known = {(row.role, row.intermediate, row.seed): row for row in cells.itertuples()}
+        by_lane = {(row.role, row.intermediate, row.seed): row for row in cells.itertuples()}
         rows: dict[str, dict[int, int]] = {}
         controls: dict[str, dict[int, int]] = {RANDOM: {}, SELF: {}}
         singles: dict[int, list[tuple[float, str, int]]] = {}
@@ -239,7 +236,7 @@ class _Compared:
                 rows.setdefault(str(lane.intermediate), {})[lane.seed] = position
             elif lane.role in controls:
                 controls[lane.role][lane.seed] = position
-            elif not holds((row := known[lane.role, lane.intermediate, lane.seed]).contaminated):
+            elif not holds((row := by_lane[lane.role, lane.intermediate, lane.seed]).contaminated):
                 height = -row.validation if np.isfinite(row.validation) else np.inf
                 singles.setdefault(lane.seed, []).append((height, str(lane.intermediate), position))
         ordered = {seed: [(name, lane) for _, name, lane in sorted(of_seed)] for seed, of_seed in singles.items()}
@@ -255,7 +252,7 @@ class _Compared:
                 fields[name] |= differences
                 tests += [(name, test)] if test else []
             if tests:
-                reach = Reach.of([(place, test) for place, (_, test) in enumerate(tests)])
+                reach = Reach.of([(index, test) for index, (_, test) in enumerate(tests)])
                 for (name, _), p in zip(tests, step_down([reach])[0], strict=True):
                     fields[name][f"p_max_{against}"] = float(p)
         yield from fields.items()
@@ -266,7 +263,7 @@ class _Compared:
         for of_seed in self.singles.values():
             for name, lane in of_seed:
                 scores.setdefault(name, []).append(float(self.column.scores[lane]))
-        means = {name: float(np.mean(own)) for name, own in sorted(scores.items()) if np.isfinite(own).all()}
+        means = {name: float(np.mean(values)) for name, values in sorted(scores.items()) if np.isfinite(values).all()}
         if not means:
             return {}
         name = max(means, key=means.__getitem__)

@@ -97,12 +97,12 @@ class Reach:
         limits = observed[order] * (1 - TIE)
         largest = np.zeros(tests[0][1].sizes.size, np.float32)
         beyond, between = np.zeros(len(tests), np.int64), []
-        for place, number in enumerate(order):
+        for index, number in enumerate(order):
             tests[number][1].raise_to(largest)
-            is_between = largest >= limits[place]
-            if place + 1 < len(tests):
-                is_beyond = largest >= limits[place + 1]
-                beyond[place] = np.count_nonzero(is_beyond)
+            is_between = largest >= limits[index]
+            if index + 1 < len(tests):
+                is_beyond = largest >= limits[index + 1]
+                beyond[index] = np.count_nonzero(is_beyond)
                 is_between &= ~is_beyond
             between.append(np.sort(largest[is_between]))
         return cls(
@@ -121,8 +121,8 @@ class Reach:
         To a test that is one of these the observation itself counts as a draw, so that no p is 0.
         """
         among = np.searchsorted(self.ordered, sizes, side="right")
-        place = np.maximum(among - 1, 0)
-        reaching = self.beyond[place] + self.ends[place] - np.searchsorted(self.between, sizes * (1 - TIE), side="left")
+        index = np.maximum(among - 1, 0)
+        reaching = self.beyond[index] + self.ends[index] - np.searchsorted(self.between, sizes * (1 - TIE), side="left")
         return np.where(among == 0, 0.0, (reaching + is_own) / (self.draws + is_own))
 
 
@@ -140,8 +140,8 @@ def reaches(tests: Iterable[tuple[int, GainTest]]) -> tuple[list[Reach], list[Re
     columns = {name: Reach.of(part) for name, part in by_column.items()}
     blocks = []
     for part in by_block.values():
-        own = columns[part[0][1].column]
-        blocks.append(own if own.positions.size == len(part) else Reach.of(part))
+        column = columns[part[0][1].column]
+        blocks.append(column if column.positions.size == len(part) else Reach.of(part))
     return list(columns.values()), blocks
 
 
@@ -232,8 +232,8 @@ def undecided(
     the rest decide all (Gandy and Hahn 2014).
     """
     counts = np.nan_to_num(p * (draws + 1) - 1)
-    known = np.where(np.isfinite(draws), draws, 1.0)
-    ends = exact_interval(counts, known, DOUBT)
+    defined = np.where(np.isfinite(draws), draws, 1.0)
+    ends = exact_interval(counts, defined, DOUBT)
     least, most = (correct(np.where(np.isfinite(p), end, np.nan)) for end in ends)
     doubtful: NDArray[np.bool_] = (least <= LEVEL) & (most > LEVEL)
     return doubtful

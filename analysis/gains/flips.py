@@ -3,8 +3,6 @@
 A system that is no adapter may stand in the place of the intermediate: then its predictions are those beside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -157,9 +155,9 @@ def changes_by_class(
     change = np.concatenate([_errors(after) - _errors(before) for before, after in pairs])
     if metric == "pearson_r":
         labels, classes = np.zeros(len(labels), dtype=int), ["all"]
-    which, place = np.unique(labels.astype(int), return_inverse=True)
+    which, index = np.unique(labels.astype(int), return_inverse=True)
     n, better, worse = (
-        np.bincount(place, is_so, len(which)).astype(int)
+        np.bincount(index, is_so, len(which)).astype(int)
         for is_so in (np.ones(len(change)), change < -TIE, change > TIE)
     )
     names = [_class(number, classes) for number in which]
@@ -222,9 +220,9 @@ def _planned_keys(
     """Keys by seed of a transfer, from a task or an imported adapter, or of a system, and of its target alone."""
     brought, systems = manifest["study"].get("imported", {}), _systems(manifest)
     below = [*manifest["tasks"], *brought, *systems]
-    for name, known in ((intermediate, below), (target, list(manifest["tasks"]))):
-        if name not in known:
-            raise UnknownTask(f"study {manifest['name']!r} has no task {name!r}{nearest(name, known)}")
+    for name, names in ((intermediate, below), (target, list(manifest["tasks"]))):
+        if name not in names:
+            raise UnknownTask(f"study {manifest['name']!r} has no task {name!r}{nearest(name, names)}")
     keys: dict[str, dict[int, str]] = {TRANSFER: {}, BASELINE: {}}
     for cell in manifest["cells"]:
         role = planned_role(cell)

@@ -75,8 +75,8 @@ class Growth:
 
     def variance(self, points: float) -> float:
         """That of a gain of so many points, on a line between two sizes; beyond the largest reached it is its own."""
-        known = [value for value in self.variances if np.isfinite(value)]
-        return float(np.interp(points, SIZES[: len(known)], known)) if known else float("nan")
+        defined = [value for value in self.variances if np.isfinite(value)]
+        return float(np.interp(points, SIZES[: len(defined)], defined)) if defined else float("nan")
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ class PairAnswers:
         )
         draws = draws[np.isfinite(draws).all(axis=1)].reshape(-1, 1 + len(made), n_seeds)
         of_sizes: dict[float, list[float]] = {size: [] for size in SIZES}
-        for place, (size, _) in enumerate(made, start=1):
-            of_sizes[size].append(shared_variance(100 * (draws[:, place] - draws[:, 0])))
+        for index, (size, _) in enumerate(made, start=1):
+            of_sizes[size].append(shared_variance(100 * (draws[:, index] - draws[:, 0])))
         scale = self.groups.count / (self.groups.count - 1)
         return Growth(tuple(scale * float(np.mean(of)) if of else np.nan for of in of_sizes.values()))
 
@@ -204,15 +204,15 @@ def growths(store: Store, manifest: Manifest) -> pd.DataFrame:
             shown = bases[seeds[0]]
             groups = Groups.of(shown.groups)
             pair = PairAnswers(alone.metric.iloc[0], shown.labels, groups, base, top)
-            own = Growth.constant(np.nan) if is_collapsed else pair.growth()
-            rows.append((intermediate, target, setting, *np.sqrt(own.variances), groups.effective))
+            growth = Growth.constant(np.nan) if is_collapsed else pair.growth()
+            rows.append((intermediate, target, setting, *np.sqrt(growth.variances), groups.effective))
     return framed(pd.DataFrame(rows, columns=list(GROWTH)), GROWTH)
 
 
-def grown(gains: pd.DataFrame, growths: pd.DataFrame) -> pd.DataFrame:
+def with_growth(gains: pd.DataFrame, growths: pd.DataFrame) -> pd.DataFrame:
     """The frame of gains with the errors by size of their pairs, from the frame of ``growths``."""
-    known = growths.set_index(PAIR).reindex(pd.MultiIndex.from_frame(gains[PAIR]))
-    return gains.assign(**{name: known[name].to_numpy() for name in known})
+    of_pairs = growths.set_index(PAIR).reindex(pd.MultiIndex.from_frame(gains[PAIR]))
+    return gains.assign(**{name: of_pairs[name].to_numpy() for name in of_pairs})
 
 
 def best_growth(metric: str, labels: ArrayLike, groups: Groups) -> Growth:
@@ -291,7 +291,7 @@ def gains(
     """One row per planned (intermediate, target, setting), seeds together; a missing one is flagged, not dropped.
 
     The columns are COLUMNS, of which ``target_has_learned`` and those on growth are undefined here: they are filled in
-    by ``analysis.gains.baselines.marked`` and ``analysis.gains.gains.grown``.
+    by ``analysis.gains.baselines.with_learning`` and ``analysis.gains.gains.with_growth``.
     Controls and references take no part. Gains that so many draws leave undecided after Benjamini and Hochberg, by
     which they are ``significant``, are drawn anew, MORE times as often. If ``exact``, the whole grid is, where any
     correction of any gain is undecided.

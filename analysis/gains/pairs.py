@@ -58,7 +58,7 @@ class Peers:
     """Scores of the transfers of a column, by name and seed; an undefined one takes no part."""
 
     scores: Mapping[Hashable, Mapping[int, float]]
-    known: dict[tuple[tuple[int, ...], bytes], Mapping[Hashable, Sequence[Spread]]] = field(default_factory=dict)
+    parts: dict[tuple[tuple[int, ...], bytes], Mapping[Hashable, Sequence[Spread]]] = field(default_factory=dict)
 
     def spreads(self, name: Hashable, seeds: Sequence[int], base: FloatArray) -> Sequence[Spread]:
         """The seeds' parts of a gain's variance over ``base`` ``[N]``, whose first runs are of the transfer's seeds.
@@ -66,13 +66,13 @@ class Peers:
         None without two seeds, or without another transfer of all these seeds.
         """
         key = (tuple(seeds), base.tobytes())
-        if key not in self.known:
+        if key not in self.parts:
             rows = {peer: [runs.get(seed, np.nan) for seed in seeds] for peer, runs in self.scores.items()}
             complete = {peer: row for peer, row in rows.items() if np.isfinite(row).all()}
             enough = len(seeds) > 1 and len(complete) > 1 and np.isfinite(base).all()
             parts = pooled_spreads(np.array(list(complete.values())), base) if enough else []
-            self.known[key] = dict(zip(complete, parts, strict=False))
-        return self.known[key].get(name, ())
+            self.parts[key] = dict(zip(complete, parts, strict=False))
+        return self.parts[key].get(name, ())
 
 
 def pooled_spreads(tops: FloatArray, base: FloatArray) -> list[Sequence[Spread]]:
@@ -82,7 +82,7 @@ def pooled_spreads(tops: FloatArray, base: FloatArray) -> list[Sequence[Spread]]
     variances = (tops - mean).var(axis=1, ddof=1) * n_tops / (n_tops - 1)
     moderate, freedom = moderated(variances, n_seeds - 1)
     shared = seed_spreads(mean, base)
-    return [[(float(own), freedom), *shared] for own in moderate * (1 - 1 / n_tops) / n_seeds]
+    return [[(float(variance), freedom), *shared] for variance in moderate * (1 - 1 / n_tops) / n_seeds]
 
 
 def moderated(variances: FloatArray, freedom: int) -> tuple[FloatArray, float]:
@@ -119,14 +119,14 @@ def luck_of_a_run(gains: pd.DataFrame) -> str:
     single = int((tested.seed_error == 0).sum())
     if not single:
         # What a single run of these gains would have been worth; nothing where runs cannot be counted in pairs.
-        own = tested[(tested.seed_error > 0) & (tested.n_seeds == tested.n_baseline_seeds)]
-        if own.empty:
+        matched = tested[(tested.seed_error > 0) & (tested.n_seeds == tested.n_baseline_seeds)]
+        if matched.empty:
             return ""
-        through = np.sqrt((own.run_error**2).mean())
-        varies = np.sqrt(variance_of_a_run(own).mean())
+        through = np.sqrt((matched.run_error**2).mean())
+        varies = np.sqrt(variance_of_a_run(matched).mean())
         return (
             f"A single run of these gains would have had p <= {LEVEL} where there is no effect in about"
-            f" {100 * false_share(own).mean():.0f} % of them, not 5 %: it would have told of a standard error of"
+            f" {100 * false_share(matched).mean():.0f} % of them, not 5 %: it would have told of a standard error of"
             f" {through:.1f} points, through test items alone, where runs and items together make {varies:.1f}. What is"
             " counted here allows for both (docs/significance.md)."
         )
@@ -219,7 +219,10 @@ class PairGrid:
         alone = {role: [cell for cell in self.cells[where] if cell.role == role] for role in (BASELINE, FULL_BASELINE)}
         if where[1] == "full":
             alone[FULL_BASELINE] = alone[BASELINE]
-        for part in self._parts(positions, draws):
+        # Some transfers of a column at a time, so that their draws fit into HELD.
+        lanes = max(len(self.pairs[position].cells) for position in positions)
+        step = max(HELD // (draws * lanes), 1)
+        for part in (positions[start : start + step] for start in range(0, len(positions), step)):
             column = self._column(where, [self.pairs[position] for position in part], draws, seed)
             peers = self._peers_of(where, column if len(part) == len(self._of_column[where]) else None)
             for position in part:
@@ -251,12 +254,6 @@ class PairGrid:
     def _data_set(self, where: Where) -> str:
         return str(self.manifest["tasks"][where[0]]["dataset"])
 
-    def _parts(self, positions: Sequence[int], draws: int) -> Iterator[Sequence[int]]:
-        """Some transfers of a column at a time, so that their draws fit into HELD."""
-        lanes = max(len(self.pairs[position].cells) for position in positions)
-        step = max(HELD // (draws * lanes), 1)
-        return (positions[start : start + step] for start in range(0, len(positions), step))
-
     def _column(self, where: Where, pairs: Sequence[PlannedPair], draws: int, seed: int) -> ScoredColumn | None:
         """The column with the cells of these transfers and of the target alone; None if none of them is finished."""
         wanted = {(pair.role, pair.intermediate) for pair in pairs}
@@ -270,7 +267,7 @@ class PairGrid:
 
 def missing(pair: PlannedPair) -> dict[str, Any]:
     """The fields of a transfer of which no seed is finished, or none of its baseline."""
-    return {**_planned(pair), "n_seeds": 0, "n_baseline_seeds": 0, "conditional": "", "flags": "missing"}
+    return {**_plan_row(pair), "n_seeds": 0, "n_baseline_seeds": 0, "conditional": "", "flags": "missing"}
 
 
 def conditional_on(n_seeds: int, n_baseline_seeds: int | None = None) -> str:
@@ -359,7 +356,7 @@ def _gain(
     full = alone[FULL_BASELINE]
     over_full = difference if is_full else full and _difference(pair, full, column, peers)
     fields = {
-        **_planned(pair),
+        **_plan_row(pair),
         **_difference_fields(difference, pair.cells[0].metric),
         **(_over_full(over_full) if over_full else {}),
         "draws": len(column.draws),
@@ -377,7 +374,7 @@ def _gain(
     return fields, GainTest.of(difference.points / 100, difference.evidence, pair.where, block)
 
 
-def _planned(pair: PlannedPair) -> dict[str, Any]:
+def _plan_row(pair: PlannedPair) -> dict[str, Any]:
     first = pair.cells[0]
     names = dict(zip(PAIR, (pair.intermediate, *pair.where), strict=True))
     return {"role": pair.role, **names, "version": first.version, "metric": first.metric}

@@ -277,9 +277,9 @@ def _seed_parts(row: Any, seeds: int, baseline_seeds: int) -> list[tuple[float, 
     transfer, shared = (row.baseline, 0.0) if np.isnan(row.transfer) else (row.transfer, row.shared)
     share = seeds / baseline_seeds
     paired = max(transfer + share**2 * row.baseline - 2 * share * shared, 0.0) / seeds
-    own = min(max(transfer - shared, 0.0) * (1 - 1 / row.n_pairs) / seeds, paired)  # about the mean of the transfers
-    rest = (few * (paired - own), seeds - 1.0)
-    parts = [(many * own, (row.n_pairs - 1) * (seeds - 1.0)), rest] if own else [rest]
+    part = min(max(transfer - shared, 0.0) * (1 - 1 / row.n_pairs) / seeds, paired)  # about the mean of the transfers
+    rest = (few * (paired - part), seeds - 1.0)
+    parts = [(many * part, (row.n_pairs - 1) * (seeds - 1.0)), rest] if part else [rest]
     further = few * row.baseline * (baseline_seeds - seeds) / baseline_seeds**2
     return parts + ([(further, baseline_seeds - 1.0)] if further else [])
 

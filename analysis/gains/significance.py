@@ -257,24 +257,24 @@ class Blocks:
     def __init__(self, room: int) -> None:
         """Begin with none."""
         self.room = room
-        self.known: dict[tuple[int, ...], tuple[NDArray[np.integer], Mapping[str, Any]]] = {}
+        self.weights: dict[tuple[int, ...], tuple[NDArray[np.integer], Mapping[str, Any]]] = {}
         self.held = 0
 
     def block(self, count: int, rows: int, rng: np.random.Generator) -> NDArray[np.integer]:
         """How often each of ``count`` groups is drawn in so many rows; ``rng`` goes on as if it had drawn them."""
         state = rng.bit_generator.state
         key = (count, rows, *state["state"].values(), state["has_uint32"], state["uinteger"])
-        if key in self.known:
-            weights, rng.bit_generator.state = self.known[key]
+        if key in self.weights:
+            weights, rng.bit_generator.state = self.weights[key]
             return weights
         chosen = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
         counts = np.bincount(chosen.ravel(), minlength=rows * count).reshape(rows, count)
         weights = counts.astype(np.min_scalar_type(counts.max()))
         weights.setflags(write=False)
-        self.known[key] = weights, rng.bit_generator.state
+        self.weights[key] = weights, rng.bit_generator.state
         self.held += weights.nbytes
         while self.held > self.room:
-            self.held -= self.known.pop(next(iter(self.known)))[0].nbytes
+            self.held -= self.weights.pop(next(iter(self.weights)))[0].nbytes
         return weights
 
 
@@ -322,7 +322,7 @@ def _f1_scores(sums: NDArray[np.float32], n_lanes: int) -> FloatArray:
 
 def _moment_sums(labels: NDArray[Any], groups: Groups, predictions: NDArray[Any]) -> FloatArray:
     """Per group ``[groups, 3 + 3 lanes]``: n, x, xx, then y, yy and xy of each lane, both standardised first."""
-    x, ys = _standardised(labels), [_standardised(lane) for lane in predictions]
+    x, ys = _standardise(labels), [_standardise(lane) for lane in predictions]
     columns = [np.ones(x.shape), x, x * x, *ys, *(y * y for y in ys), *(x * y for y in ys)]
     return np.stack([np.bincount(groups.index, weights=column, minlength=groups.count) for column in columns], axis=1)
 
@@ -337,7 +337,7 @@ def _moment_scores(sums: FloatArray, n_lanes: int) -> FloatArray:
     return np.where(fine, np.clip((xy - x * y / n) / np.sqrt(np.where(fine, product, 1.0)), -1.0, 1.0), np.nan)
 
 
-def _standardised(values: NDArray[Any]) -> FloatArray:
+def _standardise(values: NDArray[Any]) -> FloatArray:
     """Values with mean 0 and standard deviation 1, or zeros where they do not vary."""
     real = np.asarray(values, dtype=np.float64)
     return np.zeros(real.shape) if np.ptp(real) == 0 else (real - real.mean()) / real.std()

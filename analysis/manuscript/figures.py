@@ -1,7 +1,5 @@
 """The figures of a manuscript: drawn as the report's, then fitted to an exact width for print."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -47,15 +45,15 @@ def write_figures(
     drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in sheets(figures, venue)]
     for sheet in drawn:
         width = venue.page if sheet.is_wide else venue.column
-        asked = {**vars(sheet), "frame": sheet.frame.reset_index(drop=True), "draw": named(sheet.draw)}
+        inputs = {**vars(sheet), "frame": sheet.frame.reset_index(drop=True), "draw": named(sheet.draw)}
         printed = kept.parts(
-            "print figure", {**asked, "width": width, "banner": banner}, partial(_printed, sheet, width, banner)
+            "print figure", {**inputs, "width": width, "banner": banner}, partial(_print, sheet, width, banner)
         )
         write_bytes(out / f"{sheet.name}.pdf", printed["pdf"])
     return drawn
 
 
-def _printed(sheet: Drawing, width: float, banner: str) -> dict[str, bytes]:
+def _print(sheet: Drawing, width: float, banner: str) -> dict[str, bytes]:
     if sheet.alt:
         with mpl.rc_context({**EMBEDDED, **SETTINGS}):
             figure = sheet.draw(sheet.frame, banner.strip(" :"))
@@ -67,9 +65,9 @@ def _printed(sheet: Drawing, width: float, banner: str) -> dict[str, bytes]:
 
 def _centre(figure: Figure, width: float) -> None:
     """Make a planned figure ``width`` inches wide, what it shows unchanged in its middle."""
-    own, height = figure.get_size_inches()
+    extent, height = figure.get_size_inches()
     figure.set_size_inches(width, height)
-    figure.axes[0].set_position(((1 - own / width) / 2, 0.0, own / width, 1.0))
+    figure.axes[0].set_position(((1 - extent / width) / 2, 0.0, extent / width, 1.0))
 
 
 def sheets(figures: Sequence[Drawing | PlannedFigure], venue: Venue) -> Iterator[Drawing]:
@@ -148,14 +146,14 @@ def _fold(figure: Figure, width: float, height: float) -> None:
     grid = figure.axes[0].get_subplotspec()
     side_by_side = grid.get_geometry()[1] if grid else 1
     for axes in figure.axes:
-        own = letters // side_by_side
-        axes.title.set_text(_lines(axes.get_title(), int(0.8 * own)))
-        axes.xaxis.label.set_text(_lines(axes.get_xlabel(), int(0.55 * own)))
+        room = letters // side_by_side
+        axes.title.set_text(_lines(axes.get_title(), int(0.8 * room)))
+        axes.xaxis.label.set_text(_lines(axes.get_xlabel(), int(0.55 * room)))
         axes.yaxis.label.set_text(_lines(axes.get_ylabel(), int(0.62 * upright)))
         # Turn names below the axes that would not stand side by side.
         names = [label for label in axes.get_xticklabels() if label.get_text() and not label.get_rotation()]
         longest = max((len(line) for label in names for line in label.get_text().splitlines()), default=0)
-        if len(names) * (longest + 1) > 0.75 * own:
+        if len(names) * (longest + 1) > 0.75 * room:
             for label in names:
                 label.set(rotation=45, ha="right", rotation_mode="anchor")
     for legend in list(figure.legends):

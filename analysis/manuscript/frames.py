@@ -1,7 +1,5 @@
 """What a manuscript is about, and the CSV files that its tables, numbers and figures are made from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +19,7 @@ from analysis.figures.plan import PlannedFigure
 from analysis.figures.register import figures_of
 from analysis.gains.baselines import claims
 from analysis.gains.significance import LEVEL
-from analysis.importance.grid import Grid, grid_of
+from analysis.importance.grid import grid_of
 from analysis.importance.mixed_test import why_not as why_no_slopes
 from analysis.importance.question import Question, of_published, of_study
 from analysis.results.comparisons import context_by_task
@@ -86,11 +84,8 @@ class Subject:
 
     def why_no_slopes(self) -> str | None:
         """Why the mixed model can say nothing of ratings; None if it can."""
-        return why_no_slopes(self._grid)
-
-    @property
-    def _grid(self) -> Grid:
-        return grid_of(self.results, self.question.primary.specification, self.question.similarities)
+        specification = self.question.primary.specification
+        return why_no_slopes(grid_of(self.results, specification, self.question.similarities))
 
     def has_importances(self) -> bool:
         """Whether there are importances by the paper's procedure."""
@@ -114,29 +109,25 @@ def stored_study(store: Store, manifest: Mapping[str, Any]) -> Subject:
     study = StudyResults.of(store, manifest)
     datasets, unknown = _datasets(list(study.tasks), study.manifest["study"].get("registry", ()))
     imports = {name: study.store.get(key).spec for name, key in imports_of(study.manifest).items()}
-    searches = _searches(study.store, study.manifest["name"])
+    # The finished searches of a study's training settings: their task, inputs and trials.
+    journals = []
+    for path in sorted((study.store.root / SEARCHES / study.manifest["name"]).rglob("result.json")):
+        content = read_signed(disk.content(path))
+        if content is None:
+            raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
+        journals.append(content)
+    searches = tuple(journals)
     return Subject(of_study(study, Path()), datasets, study, unknown, searches, imports)
 
 
 def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:
     """The data set of every task that an entry describes, and why others are not known."""
     try:
-        known, reason = Registry.load([Path(folder) for folder in folders]).tasks, "no entry has this id"
+        entries, reason = Registry.load([Path(folder) for folder in folders]).tasks, "no entry has this id"
     except BadInput as problem:
-        known, reason = Registry.load().tasks, f"the study's own entries cannot be read ({problem})"
-    datasets = {name: known[name].dataset for name in tasks if name in known}
-    return datasets, tuple(f"{name}: {reason}" for name in tasks if name not in known)
-
-
-def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
-    """The finished searches of a study's training settings: their task, inputs and trials."""
-    journals = []
-    for path in sorted((store.root / SEARCHES / study).rglob("result.json")):
-        content = read_signed(disk.content(path))
-        if content is None:
-            raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
-        journals.append(content)
-    return tuple(journals)
+        entries, reason = Registry.load().tasks, f"the study's own entries cannot be read ({problem})"
+    datasets = {name: entries[name].dataset for name in tasks if name in entries}
+    return datasets, tuple(f"{name}: {reason}" for name in tasks if name not in entries)
 
 
 NamedFrames = dict[str, pd.DataFrame]
@@ -159,25 +150,24 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list
     frames = paper_tables(subject.question) | {name: frame for part in sections for name, frame in part.frames.items()}
     figures = [*(figures_of(subject.stored) if subject.stored else ()), *paper_figures(subject.question)]
     figures = [figure for figure in figures if figure.caption]
-    own = {**{figure.name: figure.frame for figure in figures}, **_own(subject)}
-    for name, frame in (frames | {name: frame for name, frame in own.items() if len(frame)}).items():
+    further = {**{figure.name: figure.frame for figure in figures}, **_further(subject)}
+    for name, frame in (frames | {name: frame for name, frame in further.items() if len(frame)}).items():
         write_csv(frame, out / name)
     return [*figures, *(figure for part in sections for figure in part.figures)]
 
 
 def read_data(folder: Path) -> NamedFrames:
     """All frames of a folder by name; empty text stays empty."""
-    return {path.stem: _read(path) for path in sorted(folder.glob("*.csv"))}
+    frames = {}
+    for path in sorted(folder.glob("*.csv")):
+        frame = pd.read_csv(path, dtype={"intermediate": object})  # empty throughout where no transfer is there
+        texts = [name for name in frame if frame[name].dtype == object or str(frame[name].dtype).startswith("str")]
+        frames[path.stem] = frame.fillna(dict.fromkeys(texts, ""))
+    return frames
 
 
-def _read(path: Path) -> pd.DataFrame:
-    frame = pd.read_csv(path, dtype={"intermediate": object})  # empty throughout where no transfer is there
-    texts = [name for name in frame if frame[name].dtype == object or str(frame[name].dtype).startswith("str")]
-    return frame.fillna(dict.fromkeys(texts, ""))
-
-
-def _own(subject: Subject) -> NamedFrames:
-    own = {
+def _further(subject: Subject) -> NamedFrames:
+    frames = {
         "pairs": pairs(subject),
         EXTREMES: best_and_worst(subject),
         "alone": alone(subject),
@@ -186,16 +176,16 @@ def _own(subject: Subject) -> NamedFrames:
     }
     if subject.stored:
         tested = subject.stored.gains[subject.stored.gains.p.notna()]
-        own["visible_gains"] = subject.stored.visible
-        own["gains"] = tested[["intermediate", "target", "setting", *INTERVAL]]
-        own["error_parts"] = error_parts(tested)
-        own |= {name: getattr(subject.stored, name) for name in BESIDE}
-        own["cells"] = subject.stored.cells
-        own["corrections"] = corrections(tested)
+        frames["visible_gains"] = subject.stored.visible
+        frames["gains"] = tested[["intermediate", "target", "setting", *INTERVAL]]
+        frames["error_parts"] = error_parts(tested)
+        frames |= {name: getattr(subject.stored, name) for name in BESIDE}
+        frames["cells"] = subject.stored.cells
+        frames["corrections"] = corrections(tested)
         if len(probed := subject.stored.probes):
-            own |= {"probes": probed, "context_sensitivity": context_by_task(probed, subject.stored.gains)}
-        own |= subject.stored.leaderboard.frames if has_systems(subject.stored.manifest) else {}
-    return own
+            frames |= {"probes": probed, "context_sensitivity": context_by_task(probed, subject.stored.gains)}
+        frames |= subject.stored.leaderboard.frames if has_systems(subject.stored.manifest) else {}
+    return frames
 
 
 def pairs(subject: Subject) -> pd.DataFrame:
@@ -238,32 +228,32 @@ def alone(subject: Subject) -> pd.DataFrame:
         return frame[frame.role == BASELINE].reindex(columns=columns)
     first = pairs(subject).drop_duplicates(["target", "setting"]).rename(columns={"baseline": "alone"})
     tests = subject.results.tasks.set_index("task").n_test
-    known = first.assign(score=first.alone, n_test=first.target.map(tests))
-    order = {task: place for place, task in enumerate(subject.results.tasks.task)}
-    known = known.sort_values("target", key=lambda column: column.map(order), kind="stable")
-    return known.reindex(columns=columns)
+    rows = first.assign(score=first.alone, n_test=first.target.map(tests))
+    order = {task: position for position, task in enumerate(subject.results.tasks.task)}
+    rows = rows.sort_values("target", key=lambda column: column.map(order), kind="stable")
+    return rows.reindex(columns=columns)
 
 
 def data_sets(subject: Subject) -> pd.DataFrame:
     """One row per task: its data set, kind, splits, licence (of made-up texts none), and whether it is private."""
     rows, synthetic = [], subject.results.is_synthetic
     for task in subject.results.tasks.itertuples():
-        known, fact = subject.datasets.get(task.task), subject.tasks.get(task.task, {})
+        dataset, fact = subject.datasets.get(task.task), subject.tasks.get(task.task, {})
         rows.append(
             {
                 "task": task.task,
                 "title": task.title,
-                "dataset": known.title if known else task.dataset,
+                "dataset": dataset.title if dataset else task.dataset,
                 "family": task.family,
                 "theme": task.theme,
                 "kind": fact.get("kind", task.task_type),
                 "metric": task.metric,
                 "n_labels": task.n_labels,
                 **_sizes(subject, task.task, fact),
-                "language": fact.get("language", known.language if known else ""),
-                "licence": "" if synthetic else fact.get("licence", known.licence if known else "") or "unstated",
-                "private": bool(fact.get("private", known.private if known else False)),
-                "url": known.url if known and not synthetic else "",
+                "language": fact.get("language", dataset.language if dataset else ""),
+                "licence": "" if synthetic else fact.get("licence", dataset.licence if dataset else "") or "unstated",
+                "private": bool(fact.get("private", dataset.private if dataset else False)),
+                "url": dataset.url if dataset and not synthetic else "",
             }
         )
     return pd.DataFrame(rows)
@@ -282,8 +272,8 @@ def error_parts(tested: pd.DataFrame) -> pd.DataFrame:
 def corrections(tested: pd.DataFrame) -> pd.DataFrame:
     """One row per way to correct for many tests: how many gains and harms it leaves."""
     rows = [
-        (way, what, int((kept > 0).sum()), int((kept < 0).sum()))
-        for way, what in WAYS.items()
+        (way, noun, int((kept > 0).sum()), int((kept < 0).sum()))
+        for way, noun in WAYS.items()
         for kept in [tested.points[tested[way] <= LEVEL]]
     ]
     return pd.DataFrame(rows if len(tested) else [], columns=["way", "meaning", "gains", "harms"])
@@ -323,10 +313,10 @@ def _facts(subject: Subject) -> dict[str, float]:
         "contaminated_pairs": _mark_count(frame.contaminated),
         "raters": subject.results.ratings.rater.nunique(),
     }
-    return facts | _claimed(subject.stored) | _costs(subject)
+    return facts | _claims(subject.stored) | _costs(subject)
 
 
-def _claimed(stored: StudyResults | None) -> dict[str, float]:
+def _claims(stored: StudyResults | None) -> dict[str, float]:
     """How many targets have learned, what is counted of the gains onto these, and how many cells are still learning."""
     names = ("targets_learned", "counted_pairs", "counted_gains", "counted_harms", "cells_still_learning")
     if stored is None:

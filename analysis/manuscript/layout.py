@@ -182,9 +182,9 @@ FORMATS = {
     "percent": ".1f",
     "alpha": ".2f",
     "rating": ".2f",
+    "slope": ".2f",
     "importance": ".3f",
     "hours": ".2f",
-    "p": ".3f",
     "rate": "g",
 }
 
@@ -194,15 +194,13 @@ def printed(kind: str, value: Any, missing: str = "") -> str:  # noqa: ANN401 - 
     if pd.isna(value):
         return missing
     number = float(value)
-    if kind == "p" and number < SMALLEST_P:
-        return f"<{SMALLEST_P:.3f}"
-    if kind == "p":
-        return p_text(number)
+    if kind in ("p", "short p"):
+        return f"<{SMALLEST_P:.3f}" if number < SMALLEST_P else p_text(number)
     text = format(number, FORMATS[kind])
     return text.removeprefix("-") if float(text) == 0 else text
 
 
-def spanned(kind: str, low: Any, high: Any, missing: str = "") -> str:  # noqa: ANN401 - cells of any frame
+def span(kind: str, low: Any, high: Any, missing: str = "") -> str:  # noqa: ANN401 - cells of any frame
     """Both ends of an interval, or ``missing`` where one is not defined."""
     if pd.isna(low) or pd.isna(high):
         return missing
@@ -222,13 +220,13 @@ class BoldCell(str):
     __slots__ = ()
 
 
-def aligned(cells: Sequence[str]) -> list[str]:
+def align(cells: Sequence[str]) -> list[str]:
     """The cells of a column of numbers for LaTeX, which stand decimal under decimal if all end at the right.
 
     Decimals and marks behind numbers get equal room, and so do the upper ends of intervals.
     """
     room, upper = _rooms(cells)
-    even = (_aligned(cell, zeros, room, upper) for cell, zeros in zip(cells, _lacking(cells), strict=True))
+    even = (_align(cell, zeros, room, upper) for cell, zeros in zip(cells, _lacking(cells), strict=True))
     return [
         rf"\textbf{{{text}}}" if isinstance(cell, BoldCell) else text for cell, text in zip(cells, even, strict=True)
     ]
@@ -254,8 +252,8 @@ def _lacking(cells: Sequence[str]) -> list[str]:
     """The decimals that each number has fewer than the number with most of them, as zeros."""
     numbers = [match[1] if (match := MARKED.fullmatch(cell)) else None for cell in cells]
     decimals = [None if number is None else len(number.partition(".")[2]) for number in numbers]
-    most = max((own for own in decimals if own is not None), default=0)
-    return ["" if own is None else "0" * (most - own) for own in decimals]
+    most = max((count for count in decimals if count is not None), default=0)
+    return ["" if count is None else "0" * (most - count) for count in decimals]
 
 
 def _wide(text: str) -> float:
@@ -266,23 +264,23 @@ def _minus(text: str) -> str:
     return text.replace("-", "\u2212")
 
 
-def _aligned(cell: str, zeros: str, room: str, upper: str) -> str:
+def _align(cell: str, zeros: str, room: str, upper: str) -> str:
     """A cell with the room of the ``zeros`` and of the marks that it lacks."""
     empty = rf"\phantom{{{zeros}{escaped(room)}}}" if zeros or room else ""
     if match := MARKED.fullmatch(cell):
-        number, marks = _signed(match[1]), escaped(match[2])
+        number, marks = _sign(match[1]), escaped(match[2])
         if match[2] == room and not zeros:
             return number + marks
         return number + (rf"\rlap{{{marks}}}" if marks else "") + empty
     if match := SPAN.fullmatch(cell):
-        high = _signed(match[2])
+        high = _sign(match[2])
         if _wide(match[2]) < _wide(upper):
-            high = rf"\phantom{{{_signed(upper)}}}\llap{{{high}}}"
-        return f"[{_signed(match[1])}, {high}]"
+            high = rf"\phantom{{{_sign(upper)}}}\llap{{{high}}}"
+        return f"[{_sign(match[1])}, {high}]"
     return escaped(cell) + empty
 
 
-def _signed(number: str) -> str:
+def _sign(number: str) -> str:
     return escaped(_minus(number))
 
 
@@ -345,21 +343,20 @@ class Float:
 
     def without_constants(self) -> Float:
         """The table without columns that hold the same in every row, which its caption then says; labels stay first."""
-        kept = [0, *(place for place in range(1, len(self.columns)) if len({row[place] for row in self.rows}) > 1)]
-        dropped = [place for place in range(len(self.columns)) if place not in kept]
+        kept = [0, *(index for index in range(1, len(self.columns)) if len({row[index] for row in self.rows}) > 1)]
+        dropped = [index for index in range(len(self.columns)) if index not in kept]
         if self.is_turned or len(self.rows) < 2 or not dropped:
             return self
-        values = ((self.columns[place].head, self.rows[0][place]) for place in dropped)
-        known = [f"{head}: {value}" for head, value in values if value not in ("", "--")]
-        said = f" The same in all rows: {'; '.join(known)}." if known else ""
-        labels = sum(place < self.labels for place in kept)
-        return replace(self.columns_of(kept), caption=f"{self.caption}{said}", labels=labels)
+        values = ((self.columns[index].head, self.rows[0][index]) for index in dropped)
+        facts = [f"{head}: {value}" for head, value in values if value not in ("", "--")]
+        ending = f" The same in all rows: {'; '.join(facts)}." if facts else ""
+        labels = sum(index < self.labels for index in kept)
+        return replace(self.columns_of(kept), caption=f"{self.caption}{ending}", labels=labels)
 
     def columns_of(self, places: Sequence[int]) -> Float:
         """The table with these of its columns."""
-        rows = tuple(tuple(row[place] for place in places) for row in self.rows)
-        columns = tuple(self.columns[place] for place in places)
-        return Float(self.name, self.caption, columns, rows, self.labels, self.is_turned, self.rules)
+        rows = tuple(tuple(row[index] for index in places) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[index] for index in places), rows=rows)
 
 
 @dataclass(frozen=True)
@@ -387,9 +384,9 @@ def table_as_latex(table: Float, venue: Venue) -> str:
     # The table, whose labels are broken over lines where one of them is long.
     kinds = [
         "text"
-        if column.kind == "label" and any(points_wide(row[place], 10) > LONGEST for row in table.rows)
+        if column.kind == "label" and any(points_wide(row[index], 10) > LONGEST for row in table.rows)
         else column.kind
-        for place, column in enumerate(table.columns)
+        for index, column in enumerate(table.columns)
     ]
     columns = tuple(ColumnHead(column.head, kind) for column, kind in zip(table.columns, kinds, strict=True))
     table = replace(table, columns=columns)
@@ -411,10 +408,10 @@ def table_as_latex(table: Float, venue: Venue) -> str:
 def _widths(table: Float, size: float) -> list[float]:
     """Points that each column needs with its gaps."""
     widths = []
-    for place, column in enumerate(table.columns):
-        cells = [row[place] for row in table.rows]
-        lines = _head(table, place)
-        heads = [1.3 * size * len(lines)] if _is_turned(table, place) else [points_wide(line, size) for line in lines]
+    for index, column in enumerate(table.columns):
+        cells = [row[index] for row in table.rows]
+        lines = _head(table, index)
+        heads = [1.3 * size * len(lines)] if _is_turned(table, index) else [points_wide(line, size) for line in lines]
         if column.kind == "text":
             body = max([NARROWEST_TEXT, *(widest_word(cell, size) for cell in cells)])
         elif column.kind == "number":
@@ -425,17 +422,17 @@ def _widths(table: Float, size: float) -> list[float]:
     return widths
 
 
-def _head(table: Float, place: int) -> list[str]:
+def _head(table: Float, index: int) -> list[str]:
     """The lines of a head: about as wide as the cells below, or as long as a label if it is turned."""
-    column = table.columns[place]
-    if _is_turned(table, place):
+    column = table.columns[index]
+    if _is_turned(table, index):
         return textwrap.wrap(column.head, LONGEST_LABEL, break_long_words=False) or [""]
-    cells = max((len(row[place]) for row in table.rows), default=0)
+    cells = max((len(row[index]) for row in table.rows), default=0)
     return textwrap.wrap(column.head, max(10, min(cells, 24)), break_long_words=False) or [""]
 
 
-def _is_turned(table: Float, place: int) -> bool:
-    return table.is_turned and table.columns[place].kind == "number"
+def _is_turned(table: Float, index: int) -> bool:
+    return table.is_turned and table.columns[index].kind == "number"
 
 
 def _narrow(table: Float, fit: TableFit) -> Iterator[Float]:
@@ -444,11 +441,11 @@ def _narrow(table: Float, fit: TableFit) -> Iterator[Float]:
     labels = list(range(table.labels))
     rest: list[int] = []
     room = fit.points - sum(widths[: table.labels]) + 2 * GAPS[SIZES[fit.size]]
-    for place in range(table.labels, len(table.columns)):
-        if rest and sum(widths[index] for index in [*rest, place]) > room:
+    for column in range(table.labels, len(table.columns)):
+        if rest and sum(widths[index] for index in [*rest, column]) > room:
             yield table.columns_of([*labels, *rest])
             rest = []
-        rest.append(place)
+        rest.append(column)
     yield table.columns_of([*labels, *rest])
 
 
@@ -458,12 +455,12 @@ def _short(table: Float, fit: TableFit) -> Iterator[tuple[Float, int]]:
     Rows between two rules stay together where a page holds several such groups.
     """
     size = SIZES[fit.size]
-    heads = [points_wide(line, size) for place in range(len(table.columns)) for line in _head(table, place)]
+    heads = [points_wide(line, size) for index in range(len(table.columns)) for line in _head(table, index)]
     most = int((HIGHEST - (max(heads) if table.is_turned else 0.0)) / (1.2 * size))
     lines = [max(_lines(table, fit, row)) for row in table.rows]
     groups = list(pairwise([0, *table.rules, len(lines)]))
     if max(sum(lines[first:last]) for first, last in groups) > most / 2:  # no groups that a page holds several of
-        groups = [(place, place + 1) for place in range(len(lines))]
+        groups = [(index, index + 1) for index in range(len(lines))]
     starts, used = [0], 0
     for first, last in groups:
         count = sum(lines[first:last])
@@ -472,26 +469,25 @@ def _short(table: Float, fit: TableFit) -> Iterator[tuple[Float, int]]:
             used = 0
         used += count
     for first, last in pairwise([*starts, len(table.rows)]):
-        rows = table.rows[first:last]
-        yield Float(table.name, table.caption, table.columns, rows, table.labels, table.is_turned, table.rules), first
+        yield replace(table, rows=table.rows[first:last]), first
 
 
 def _lines(table: Float, fit: TableFit, row: Sequence[str]) -> list[int]:
     """How many lines each cell of a row takes, in parts of lines where text is broken loosely."""
     size = SIZES[fit.size]
-    texts = [place for place, column in enumerate(table.columns) if column.kind == "text"]
+    texts = [index for index, column in enumerate(table.columns) if column.kind == "text"]
     if not texts:
         return [1]
-    fixed = sum(width for place, width in enumerate(_widths(table, size)) if place not in texts)
+    fixed = sum(width for index, width in enumerate(_widths(table, size)) if index not in texts)
     room = (fit.points - fixed) / len(texts) - 2 * GAPS[size]
-    return [1, *(ceil(1.2 * points_wide(row[place], size) / max(room, 1.0)) for place in texts)]
+    return [1, *(ceil(1.2 * points_wide(row[index], size) / max(room, 1.0)) for index in texts)]
 
 
 def _float(table: Float, first: int, fit: TableFit, caption: str, label: str) -> str:
     name = "table*" if fit.is_wide else "table"
-    body = [_guarded(" & ".join(cells)) + r" \\" for cells in _cells(table)]
-    for place in sorted((rule - first for rule in table.rules if 0 < rule - first < len(body)), reverse=True):
-        body.insert(place, r"\midrule")
+    body = [_guard(" & ".join(cells)) + r" \\" for cells in _cells(table)]
+    for index in sorted((rule - first for rule in table.rules if 0 < rule - first < len(body)), reverse=True):
+        body.insert(index, r"\midrule")
     lines = [
         rf"\begin{{{name}}}[tbp]",
         r"\centering",
@@ -499,7 +495,7 @@ def _float(table: Float, first: int, fit: TableFit, caption: str, label: str) ->
         rf"\setlength{{\tabcolsep}}{{{GAPS[SIZES[fit.size]]:g}pt}}",
         *_begin(table, fit),
         r"\toprule",
-        " & ".join(_latex_head(table, place) for place in range(len(table.columns))) + r" \\",
+        " & ".join(_latex_head(table, index) for index in range(len(table.columns))) + r" \\",
         r"\midrule",
         *body,
         r"\bottomrule",
@@ -514,15 +510,15 @@ def _float(table: Float, first: int, fit: TableFit, caption: str, label: str) ->
 def _cells(table: Float) -> list[tuple[str, ...]]:
     """The rows' cells for LaTeX, numbers decimal under decimal."""
     columns = [
-        aligned([row[place] for row in table.rows])
+        align([row[index] for row in table.rows])
         if column.kind == "number"
-        else [escaped(row[place]) for row in table.rows]
-        for place, column in enumerate(table.columns)
+        else [escaped(row[index]) for row in table.rows]
+        for index, column in enumerate(table.columns)
     ]
     return list(zip(*columns, strict=True))
 
 
-def _guarded(line: str) -> str:
+def _guard(line: str) -> str:
     r"""A line of a table that the ``\\`` before it does not take for its own argument."""
     return "{}" + line if line.startswith(("[", "*")) else line
 
@@ -540,9 +536,9 @@ def _begin(table: Float, fit: TableFit) -> list[str]:
     return [rf"\begin{{tabularx}}{{{width}}}{{{columns}}}"]
 
 
-def _latex_head(table: Float, place: int) -> str:
-    kind, is_turned = table.columns[place].kind, _is_turned(table, place)
-    lines = [_guarded(escaped(line)) for line in _head(table, place)]
+def _latex_head(table: Float, index: int) -> str:
+    kind, is_turned = table.columns[index].kind, _is_turned(table, index)
+    lines = [_guard(escaped(line)) for line in _head(table, index)]
     if kind == "text" or len(lines) == 1:
         text = " ".join(lines)
     else:
@@ -553,7 +549,7 @@ def _latex_head(table: Float, place: int) -> str:
 
 def changes(names: Iterable[object]) -> tuple[int, ...]:
     """The places at which a name is another than the name before it."""
-    return tuple(place for place, (before, name) in enumerate(pairwise(names), start=1) if name != before)
+    return tuple(index for index, (before, name) in enumerate(pairwise(names), start=1) if name != before)
 
 
 def once(rows: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, ...]]:

@@ -5,14 +5,9 @@ down is not guessed. Settings that differ between tasks are named with their tas
 manifest, in the recipe of its cells, so that a row is told whether or not its cells are finished.
 """
 
-from __future__ import annotations
-
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import pandas as pd
 
 from adapters_store.record import Record
 from adapters_store.roles import CONTROL, RANDOM, SELF, SHUFFLED, WHOLE_MODELS
@@ -37,7 +32,7 @@ from analysis.manuscript.references import (
     origin_of,
 )
 from analysis.sections.in_short import seeds_of
-from analysis.tables import few, inline, percent
+from analysis.tables import few, inline, percent, tally
 from tasks.plain_text import counted
 
 SPLITS = {
@@ -66,7 +61,7 @@ def methods(subject: Subject, uses: Sequence[Use]) -> list[tuple[str, str]]:
 def caps_of(study: Mapping[str, Any]) -> str:
     """How many rows of each split are used at most, in words; nothing where all are."""
     names = {"max_train": "training", "max_val": "validation", "max_test": "test"}
-    caps = [f"{study[name]} {what}" for name, what in names.items() if study.get(name)]
+    caps = [f"{study[name]} {noun}" for name, noun in names.items() if study.get(name)]
     return f"at most {', '.join(caps)} rows of a task" if caps else ""
 
 
@@ -112,7 +107,7 @@ def draws_of(subject: Subject) -> str:
     """How many draws are behind a gain, and of how many gains they are more."""
     if subject.stored is None:
         return "[[StudyDraws]]"
-    draws = tested_gains(subject.stored.gains).draws
+    draws = subject.stored.gains.draws[subject.stored.gains.p.notna()]
     if draws.min() == draws.max():
         return "[[StudyDraws]] of each gain"
     return (
@@ -121,16 +116,11 @@ def draws_of(subject: Subject) -> str:
     )
 
 
-def tested_gains(gains: pd.DataFrame) -> pd.DataFrame:
-    """The gains that have a p."""
-    return gains[gains.p.notna()]
-
-
 def _over_seeds(subject: Subject, uses: Sequence[Use]) -> str:
     """What intervals and p values hold for: single runs, or what varies between seeds."""
     if subject.stored is None:
         return ""
-    gains = tested_gains(subject.stored.gains)
+    gains = subject.stored.gains[subject.stored.gains.p.notna()]
     freedom = keys_of(uses, STATISTICS, OVER_SEEDS)
     is_single, is_repeated = gains.n_seeds == 1, gains.n_baseline_seeds > 1
     parts = []
@@ -161,8 +151,8 @@ def _explanation(subject: Subject, uses: Sequence[Use]) -> str:
         " random-effects meta-analysis of the slopes within families of"
         f" targets{keys_of(uses, STATISTICS, MIXED)}, of which the larger p counts."
     )
-    if beside := keys_of(uses, STATISTICS, PAPERS_WAY):
-        text += f" Importances by the paper's procedure{beside}, a fit in the sample, are given beside it."
+    if keys := keys_of(uses, STATISTICS, PAPERS_WAY):
+        text += f" Importances by the paper's procedure{keys}, a fit in the sample, are given beside it."
     return f"{text} {subject.question.primary.line().split('; hash')[0]}."
 
 
@@ -202,22 +192,24 @@ def _data_answers(subject: Subject) -> Iterator[Answer]:
 def _computing(subject: Subject) -> Iterator[Answer]:
     records = subject.stored.records if subject.stored else ()
     none = NO_RECORD if subject.stored else NOT_PRINTED
-    asked = {
-        "On which devices?": _tally(record.provenance["device"] for record in records),
-        "With which packages?": _tally(inline(record.provenance["versions"]) for record in records),
-        "With which code?": _tally(record.provenance["code"] for record in records),
-        "Which weights of the backbone (sha256)?": _tally(
-            record.spec["backbone"]["weights_sha256"] for record in records
-        ),
+    questions = {
+        "On which devices?": (record.provenance["device"] for record in records),
+        "With which packages?": (inline(record.provenance["versions"]) for record in records),
+        "With which code?": (record.provenance["code"] for record in records),
+        "Which weights of the backbone (sha256)?": (record.spec["backbone"]["weights_sha256"] for record in records),
     }
-    for question, answer in asked.items():
-        yield question, answer or none
+    for question, answers in questions.items():
+        yield question, tally(answers, "training", none)
     hours = (
         "[[StudyHours]] hours of wall clock in all, [[StudyProcessorHours]] of processor time, for"
         " [[StudyCellsFinished]] finished of [[StudyCellsPlanned]] planned trainings."
     )
     yield "How long did it compute?", hours if records else none
-    yield "How many parameters?", _parameters(records) or none
+    sizes = (
+        "[[StudyTrainedParametersLeast]] to [[StudyTrainedParametersMost]] trained ones in an adapter and its head;"
+        " those of the frozen backbone are not in the records."
+    )
+    yield "How many parameters?", sizes if any("trainable_parameters" in record.results for record in records) else none
 
 
 def _settings(subject: Subject) -> Iterator[Answer]:
@@ -231,8 +223,8 @@ def _settings(subject: Subject) -> Iterator[Answer]:
         yield "Which search space?", NOT_PRINTED
         return
     settings = settings_of(subject, "{}; per task in data/table-4-training.csv.")
-    said = " ".join(filter(None, [settings, losses_of(subject)]))
-    yield "Which training settings?", said or NO_RECORD
+    text = " ".join(filter(None, [settings, losses_of(subject)]))
+    yield "Which training settings?", text or NO_RECORD
     alone = f"; of targets alone {inline(study['baseline_seeds'])}" if study.get("baseline_seeds") else ""
     yield "Which seeds?", f"{inline(study['seeds'])}{alone}."
     yield "Which search space?", _search_spaces(subject.searches)
@@ -266,16 +258,6 @@ def _limits(subject: Subject) -> Iterator[Answer]:
         yield "What cannot be known?", limit
 
 
-def _parameters(records: Iterable[Record]) -> str:
-    """How many parameters a cell trains; those of the backbone are not in a record."""
-    if not any("trainable_parameters" in record.results for record in records):
-        return ""
-    return (
-        "[[StudyTrainedParametersLeast]] to [[StudyTrainedParametersMost]] trained ones in an adapter and its head;"
-        " those of the frozen backbone are not in the records."
-    )
-
-
 def _search_spaces(searches: Iterable[Mapping[str, Any]]) -> str:
     """The spaces of the searches in the store, and how many trials each had."""
     spaces = [
@@ -285,12 +267,6 @@ def _search_spaces(searches: Iterable[Mapping[str, Any]]) -> str:
         for search in searches
     ]
     return "; ".join(spaces) or "No search of this study is in the store: settings are those of the study and entries."
-
-
-def _tally(values: Iterable[Any]) -> str:
-    """Distinct values with how many trainings have each; nothing where there are none."""
-    counts = Counter(map(str, values))
-    return "; ".join(f"{value} ({counted(count, 'training')})" for value, count in sorted(counts.items()))
 
 
 # How cells were trained and merged, in sentences whose facts are those of the finished records.
@@ -361,13 +337,16 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
     alone = f"; targets alone with {words(more)}" if more and more != planned else ""
     finished = seeds_of(subject.stored.gains) if subject.stored else ""
     some = "" if finished in ("", str(len(planned))) else f" A transfer has {finished} of them so far."
+    best, searched = subject.study.get("best"), keys_of(uses, TRAINING, "search of settings")
+    weighed = _values(subject, lambda spec: spec.get("class_weights")).get("balanced")
+    less = [setting for setting in subject.study.get("settings", ()) if setting != "full"]
     parts = [
         f"Training used AdamW{keys_of(uses, TRAINING, 'AdamW')}: {_schedule(subject)}.",
         settings_of(subject, "{}."),
         kept_epoch,
-        _search_sentence(subject.study, uses),
+        f"Searches on validation rows{searched} decided the settings of {', '.join(best)}." if best else "",
         losses_of(subject, uses),
-        _weights(subject),
+        f"Classes were weighed in the loss by the inverse of their frequency: {', '.join(weighed)}." if weighed else "",
         _retry_sentence(subject),
         *_trainers(subject, uses),
         *_noise(subject),
@@ -375,7 +354,9 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
         *_cuts(subject),
         _fact_sentence(_values(subject, lambda spec: spec.get("precision")), "Computing precision: {}."),
         f"Cells were trained with {words(planned)}{alone}.{some}",
-        _shares(subject.study),
+        f"Targets were also trained on a share of their training rows ({', '.join(less)}), intermediates on all."
+        if less
+        else "",
         "Of [[StudyCellsPlanned]] planned trainings [[StudyCellsFinished]] are finished"
         + (
             "; they took [[StudyHours]] hours, each training of a shared pack counting its share."
@@ -388,12 +369,12 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
 
 def settings_of(subject: Subject, form: str = "{}") -> str:
     """The settings as trained, put into ``form``; nothing where no record has them."""
-    said = []
+    clauses = []
     for name, words in SETTINGS.items():
         values = _values(subject, partial(_setting, name=name), "{:g}".format)
         is_without = name == "weight_decay" and list(values) == ["0"]
-        said.append("no weight decay" if is_without else _fact_sentence(values, words))
-    text = "; ".join(filter(None, said))
+        clauses.append("no weight decay" if is_without else _fact_sentence(values, words))
+    text = "; ".join(filter(None, clauses))
     return form.format(text[0].upper() + text[1:]) if text else ""
 
 
@@ -453,8 +434,8 @@ def _adapters(subject: Subject, uses: Sequence[Use]) -> str:
     """The methods with their settings, as they were trained or, where no record says it, as the study has them."""
 
     def words(adapter: Mapping[str, Any]) -> str:
-        own = {name: value for name, value in adapter.items() if name != "method" and value is not None}
-        settings = f" ({inline(own)})".replace("_", " ") if own else ""
+        options = {name: value for name, value in adapter.items() if name != "method" and value is not None}
+        settings = f" ({inline(options)})".replace("_", " ") if options else ""
         return f"{adapter['method']}{settings}"
 
     values = _values(subject, lambda spec: spec.get("adapter"), words) or {words(subject.study["adapter"]): []}
@@ -513,30 +494,15 @@ def _schedule(subject: Subject) -> str:
     return _fact_sentence(values, "{}") or "the learning rate fell linearly to 0 at the last step"
 
 
-def _search_sentence(study: Mapping[str, Any], uses: Sequence[Use]) -> str:
-    """Whose settings a search decided; nothing where none did."""
-    if not study.get("best"):
-        return ""
-    searched = keys_of(uses, TRAINING, "search of settings")
-    return f"Searches on validation rows{searched} decided the settings of {', '.join(study['best'])}."
-
-
-def _weights(subject: Subject) -> str:
-    """Whose classes were weighed in the loss; nothing where all rows count alike."""
-    values = _values(subject, lambda spec: spec.get("class_weights"))
-    tasks = values.get("balanced")
-    return f"Classes were weighed in the loss by the inverse of their frequency: {', '.join(tasks)}." if tasks else ""
-
-
 def _retry_sentence(subject: Subject) -> str:
     """How often a training that came to nothing was repeated; nothing where the study does not ask for it."""
-    asked = [record for record in records_of(subject) if record.spec.get("retry_collapsed")]
-    if not asked:
+    records = [record for record in records_of(subject) if record.spec.get("retry_collapsed")]
+    if not records:
         return ""
-    again = sum("retried" in record.results for record in asked)
+    again = sum("retried" in record.results for record in records)
     return (
         "A training that came to nothing on validation rows was repeated once at a third of its learning rate, which"
-        f" happened to {again} of {len(asked)}."
+        f" happened to {again} of {len(records)}."
     )
 
 
@@ -593,13 +559,6 @@ def _cuts(subject: Subject) -> Iterator[str]:
 def _cut_of(subject: Subject, shares: Any) -> str:  # noqa: ANN401 - a column of shares by target
     named = [f"{percent(share)} of {subject.results.title(target)}" for target, share in shares.items() if share > 0]
     return ", ".join(named)
-
-
-def _shares(study: Mapping[str, Any]) -> str:
-    shares = [setting for setting in study.get("settings", ()) if setting != "full"]
-    if not shares:
-        return ""
-    return f"Targets were also trained on a share of their training rows ({', '.join(shares)}), intermediates on all."
 
 
 Recipe = Mapping[str, Any]
@@ -678,13 +637,13 @@ def _counting(recipe: Recipe) -> Iterator[str]:
             how = "the target, with the same seed and share of data, scored highest on validation rows"
             yield f"of these only {which} on which {how} {counts}"
         else:
-            yield f"of these only {which} most like the target by {_named(by)} {counts}"
+            yield f"of these only {which} most like the target by {_noun(by)} {counts}"
     weights = recipe["weights"]
     if weights != EQUAL:
-        yield f"each counts in proportion to its {_named(weights)} to the target"
+        yield f"each counts in proportion to its {_noun(weights)} to the target"
 
 
-def _named(similarity: Mapping[str, Any]) -> str:
+def _noun(similarity: Mapping[str, Any]) -> str:
     return str(similarity["similarity"]).replace("_", " ")
 
 
@@ -706,11 +665,11 @@ def _conditions(subject: Subject) -> Iterator[str]:
 def _tests_of_merges(subject: Subject, uses: Sequence[Use]) -> Iterator[str]:
     """What merged rows were held against, and what they take no part in."""
     controls = {"random": "an untrained adapter", "self": "the target itself, trained with another seed"}
-    asked = subject.study.get("controls") or ()
+    planned = subject.study.get("controls") or ()
     against = [
         "the single intermediate with the best validation score of the same seed",
         "the mean of all single ones",
-        *(what for name, what in controls.items() if name in asked),
+        *(noun for name, noun in controls.items() if name in planned),
     ]
     yield (
         f"Each was held against {', '.join(against[:-1])} and {against[-1]}, by paired differences on the same"

@@ -3,8 +3,6 @@
 Each macro is traced to the cell of a CSV file that its number is printed from.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +31,7 @@ from analysis.manuscript.layout import (
 )
 from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.references import as_markdown as licences_page
-from analysis.manuscript.references import bibliography, cited_uses, licences, used
+from analysis.manuscript.references import bibliography, cited_uses, licences, uses_of
 from analysis.manuscript.tables import tables
 from analysis.ratings.themes import ALL
 from analysis.sections.answers import silent
@@ -140,7 +138,10 @@ def numbers(frames: NamedFrames) -> list[Number]:
     for row in frames["run"].itertuples():
         kind, name = OF_RUN.get(row.fact, "count"), f"Study{letters(row.fact.replace('_', ' '))}"
         unnamed.append(Number(name, "data/run.csv", f"fact={row.fact}", "value", kind, printed(kind, row.value)))
-    for quoted in (*QUOTED, _ratings(frames)):
+    # Mean ratings: a column for each construct that somebody rated.
+    frame = frames.get("rating_means", pd.DataFrame())
+    rated = [name for name in frame if name not in FACTS]
+    for quoted in (*QUOTED, Quoted("rating_means", "Rating", ("task",), dict.fromkeys(rated, "rating"), {})):
         unnamed += _of_frame(frames, quoted)
     seen: dict[str, int] = {}
     named = []
@@ -172,17 +173,17 @@ class UnknownNumber(BadInput):
     """A text quotes a number that the study has not."""
 
 
-def filled(text: str, named: Sequence[Number], where: str) -> str:
+def fill(text: str, named: Sequence[Number], where: str) -> str:
     """A text in which the printed number stands for each ``[[Macro]]``; UnknownNumber names the line of another."""
-    known = {number.macro: number.printed for number in named if number.printed}
-    for place, line in enumerate(text.splitlines(), start=1):
+    values = {number.macro: number.printed for number in named if number.printed}
+    for position, line in enumerate(text.splitlines(), start=1):
         for macro in NUMBER.findall(line):
-            if macro not in known:
+            if macro not in values:
                 raise UnknownNumber(
-                    f"{where}:{place}: [[{macro}]] is no number of this study{nearest(macro, known)}; "
+                    f"{where}:{position}: [[{macro}]] is no number of this study{nearest(macro, values)}; "
                     "numbers.csv beside main.tex lists all"
                 )
-    return NUMBER.sub(lambda match: known[match[1]], text)
+    return NUMBER.sub(lambda match: values[match[1]], text)
 
 
 def macros_as_latex(text: str) -> str:
@@ -197,9 +198,9 @@ def _of_frame(frames: NamedFrames, quoted: Quoted) -> Iterator[Number]:
         frame = frame[frame[column] == value] if len(frame) else frame
     for row in frame.to_dict("records"):
         keys = [*quoted.keys, *quoted.only]
-        own = {name: _key(row[name]) for name in keys}
-        where = "; ".join(f"{name}={value}" for name, value in own.items())
-        row_words = "".join(letters(own[name]) for name in quoted.keys if (name, own[name]) != ("setting", PLAIN))
+        labels = {name: _key(row[name]) for name in keys}
+        where = "; ".join(f"{name}={value}" for name, value in labels.items())
+        row_words = "".join(letters(labels[name]) for name in quoted.keys if (name, labels[name]) != ("setting", PLAIN))
         for column, kind in quoted.columns.items():
             macro = f"{quoted.prefix}{letters(column)}{row_words}"
             yield Number(macro, f"data/{quoted.frame}.csv", where, column, kind, printed(kind, row[column]))
@@ -210,13 +211,6 @@ def _key(value: Any) -> Any:  # noqa: ANN401 - a cell of any frame
     if pd.isna(value):
         return ""
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _ratings(frames: NamedFrames) -> Quoted:
-    """Mean ratings: a column for each construct that somebody rated."""
-    frame = frames.get("rating_means", pd.DataFrame())
-    rated = [name for name in frame if name not in FACTS]
-    return Quoted("rating_means", "Rating", ("task",), dict.fromkeys(rated, "rating"), {})
 
 
 def _line(text: str) -> str:
@@ -302,7 +296,7 @@ def write_paper(
 ) -> list[Path]:
     """Write data, tables, numbers, figures, methods, checklist, references and main.tex into ``out``.
 
-    ``texts`` are files in which macros stand for numbers (``filled``); each goes, filled, into ``out/texts``. Returned
+    ``texts`` are files in which macros stand for numbers (``fill``); each goes, filled, into ``out/texts``. Returned
     are the paths of main.tex and of those. Tables, numbers and figures are made from the CSV files in ``out/data``
     alone. Equal stores give equal bytes.
     """
@@ -311,7 +305,7 @@ def write_paper(
     frames, banner = read_data(out / "data"), subject.results.banner
     quoted = numbers(frames)
     write_numbers(quoted, out)
-    own = {out / "texts" / path.name: filled(text, quoted, str(path)) for path, text in read.items()}
+    copies = {out / "texts" / path.name: fill(text, quoted, str(path)) for path, text in read.items()}
     made = tables(frames, banner)
     for table in made:
         write_text(out / "tables" / f"{table.name}.tex", table_as_latex(table, venue))
@@ -319,15 +313,15 @@ def write_paper(
     figures = [replace(figure, frame=frames[figure.name]) for figure in figures if figure.name in frames]
     drawn = write_figures(figures, venue, out / "figures", banner, subject.question.kept)
     # Methods and checklist in both forms, and what they cite.
-    uses = used(subject)
+    uses = uses_of(subject)
     printed = {number.macro: number.printed for number in quoted if number.printed}
     parts, answers = methods(subject, uses), checklist(subject)
     sections = [f"## {head}\n\n{as_markdown(text, printed)}" for head, text in parts]
     write_text(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")
     paragraphs = [rf"\paragraph{{{escaped(head)}.}} {as_latex(text, printed)}" for head, text in parts]
     write_text(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
-    asked = [f"- **{question}** {as_markdown(answer, printed)}" for question, answer in answers]
-    write_text(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
+    lines = [f"- **{question}** {as_markdown(answer, printed)}" for question, answer in answers]
+    write_text(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *lines]) + "\n")
     items = [rf"\item \textbf{{{escaped(question)}}} {as_latex(answer, printed)}" for question, answer in answers]
     lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
     write_text(out / "checklist.tex", "\n".join(lines) + "\n")
@@ -336,9 +330,9 @@ def write_paper(
     write_text(out / "licences.md", licences_page(licences(subject)))
     page = out / "main.tex"
     write_text(page, document(f"{banner}{subject.title}", venue, [drawing.name for drawing in made], drawn))
-    for path, text in own.items():
+    for path, text in copies.items():
         write_text(path, text)
-    return [page, *own]
+    return [page, *copies]
 
 
 def write_citations(subject: Subject, out: Path) -> tuple[Path, Path]:
@@ -351,4 +345,4 @@ def write_citations(subject: Subject, out: Path) -> tuple[Path, Path]:
 
 def citations(subject: Subject) -> tuple[str, str]:
     """The bibliography of a study, and its page of licences."""
-    return bibliography(used(subject)), licences_page(licences(subject))
+    return bibliography(uses_of(subject)), licences_page(licences(subject))

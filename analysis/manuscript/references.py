@@ -3,8 +3,6 @@
 Cited are its data sets, backbone, adapter methods, training and statistics.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -80,13 +78,13 @@ class Use(NamedTuple):
     entries: tuple[str, ...]
 
 
-def used(subject: Subject) -> list[Use]:
+def uses_of(subject: Subject) -> list[Use]:
     """Everything that a study has to cite, data sets first; what has no entry is there without keys."""
-    known = entries(resources.files(__package__).joinpath("references.bib").read_text(encoding="utf-8"))
-    own = [(DESIGN, "ratings, themes and transfers", THE_PAPER), *_models(subject), *_statistics(subject)]
+    works = entries(resources.files(__package__).joinpath("references.bib").read_text(encoding="utf-8"))
+    named = [(DESIGN, "ratings, themes and transfers", THE_PAPER), *_models(subject), *_statistics(subject)]
     return [
         *_data_sets(subject),
-        *(Use(kind, name, keys, tuple(known[key] for key in keys)) for kind, name, keys in own),
+        *(Use(kind, name, keys, tuple(works[key] for key in keys)) for kind, name, keys in named),
     ]
 
 
@@ -108,10 +106,10 @@ def cited_uses(uses: Sequence[Use], sentences: Sequence[str]) -> list[Use]:
     """What is left of the uses if only works count that the sentences cite (``[@key; @key]``)."""
     parts = (part for text in sentences for part in SOURCE.findall(text))
     cited = {key.strip().removeprefix("@") for part in parts for key in part.split(";")}
-    known = ({key: entry for key, entry in zip(use.keys, use.entries, strict=True) if key in cited} for use in uses)
+    remaining = ({key: entry for key, entry in zip(use.keys, use.entries, strict=True) if key in cited} for use in uses)
     return [
         use._replace(keys=tuple(left), entries=tuple(left.values()))
-        for use, left in zip(uses, known, strict=True)
+        for use, left in zip(uses, remaining, strict=True)
         if left
     ]
 
@@ -139,10 +137,10 @@ def _data_sets(subject: Subject) -> Iterator[Use]:
         return
     seen = set()
     for task in subject.results.tasks.itertuples():
-        known = subject.datasets.get(task.task)
-        name = known.title if known else str(task.dataset)
+        dataset = subject.datasets.get(task.task)
+        name = dataset.title if dataset else str(task.dataset)
         if name not in seen:
-            cited = entries(known.citation) if known else {}
+            cited = entries(dataset.citation) if dataset else {}
             yield Use(DATA, name, tuple(cited), tuple(cited.values()))
         seen.add(name)
 
@@ -243,13 +241,13 @@ def licences(subject: Subject) -> list[Licence]:
         return []
     rows: dict[str, Licence] = {}
     for task in subject.results.tasks.itertuples():
-        known, fact = subject.datasets.get(task.task), subject.tasks.get(task.task, {})
-        name = known.title if known else str(task.dataset)
-        licence = str(fact.get("licence", known.licence if known else "")) or "unstated"
-        is_private = bool(fact.get("private", known.private if known else False))
+        dataset, fact = subject.datasets.get(task.task), subject.tasks.get(task.task, {})
+        name = dataset.title if dataset else str(task.dataset)
+        licence = str(fact.get("licence", dataset.licence if dataset else "")) or "unstated"
+        is_private = bool(fact.get("private", dataset.private if dataset else False))
         tasks = f"{rows[name].tasks}, {task.title}" if name in rows else str(task.title)
         rule = PRIVATE if is_private else sharing(licence)
-        rows[name] = Licence(name, tasks, licence, rule, known.url if known else "")
+        rows[name] = Licence(name, tasks, licence, rule, dataset.url if dataset else "")
     return list(rows.values())
 
 
@@ -285,7 +283,7 @@ HEAD = (
 )
 MADE_UP = "The texts of this study were made up; the licences are those of the data sets whose form they have."
 BROUGHT = (
-    "Cells stand on adapters of others: {names}. Their weights are {place} this archive. Where they came from their"
+    "Cells stand on adapters of others: {names}. Their weights are {where} this archive. Where they came from their"
     " records say (`origin` in `record.json`); under which licence, and what they were trained on, is not known here."
 )
 COLUMNS = ("data set", "tasks", "licence as stated", "may texts and labels be shared")
@@ -299,5 +297,5 @@ def licences_page(manifest: Manifest, *, has_weights: bool = False) -> str:
     body = [(data, ", ".join(tasks), licence, sharing(licence)) for (data, licence), tasks in rows.items()]
     parts = [HEAD, *([MADE_UP] if manifest["synthetic"] else []), table(COLUMNS, body)]
     if brought := sorted(imports_of(manifest)):
-        parts.append(BROUGHT.format(names=", ".join(brought), place="in" if has_weights else "not in"))
+        parts.append(BROUGHT.format(names=", ".join(brought), where="in" if has_weights else "not in"))
     return "\n\n".join(parts) + "\n"

@@ -1,7 +1,5 @@
 """The tables of a manuscript, each from the frames that are written as CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,13 +10,14 @@ from analysis.figures.heatmaps import DAGGER, DOUBLE_DAGGER, METRIC_NAMES
 from analysis.gains.significance import LEVEL
 from analysis.importance.mixed import NOT_TESTED
 from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, NamedFrames
-from analysis.manuscript.layout import BoldCell, ColumnHead, Float, changes, once, printed, spanned
+from analysis.manuscript.layout import BoldCell, ColumnHead, Float, changes, once, printed, span
 from analysis.ratings.themes import ALL
 from analysis.results.leaderboard import FILES
 from analysis.sections.answers import AGREEMENT, CONTRASTS, RATER_PAIRS, THEME_COUNTS, means_columns
 from analysis.sections.blocks import COUNTS, LABEL, Column
 from analysis.sections.gains import merged_columns
-from analysis.sections.study import alone_columns
+from analysis.sections.importance import SLOPE_COLUMNS
+from analysis.sections.study import RATIONALES, alone_columns, rationales_by_system
 
 LEADERBOARD, LEADERBOARD_RATIONALES = FILES["board"], FILES["rationales"]
 
@@ -35,19 +34,30 @@ def in_print(
     columns: Sequence[Column],
     *,
     missing: str = "--",
+    is_grouped: bool = False,
     **further: Any,  # noqa: ANN401 - fields
 ) -> Float:
-    """The rows of a frame in these columns, whose names begin with a capital; ``further`` is as of ``Float``."""
+    """The rows of a frame in these columns, whose names begin with a capital; ``further`` is as of ``Float``.
+
+    If ``is_grouped``, what the first column has is said where it changes, below a line.
+    """
     heads = tuple(ColumnHead(_capital(column.head), LABEL if column.kind == LABEL else "number") for column in columns)
-    rows = tuple(tuple(_printed(column, row, missing) for column in columns) for row in frame.to_dict("records"))
+    rows = tuple(tuple(_cell(column, row, missing) for column in columns) for row in frame.to_dict("records"))
+    if is_grouped:
+        further["rules"], rows = changes(row[0] for row in rows), tuple(once(rows))
     return Float(name, caption, heads, rows, **further)
 
 
-def _printed(column: Column, row: Mapping[str, Any], missing: str) -> str:
+def _in_setting(setting: str) -> str:
+    """What a caption says of less data; nothing of all."""
+    return "" if setting == "full" else f" Setting: {setting} of the training data."
+
+
+def _cell(column: Column, row: Mapping[str, Any], missing: str) -> str:
     first, *last = column.values(row)
     if column.kind in (LABEL, COUNTS):
-        return _capital(str(first)) if column.head == "construct" else str(first)
-    return spanned(column.kind, first, last[0], missing) if last else printed(column.kind, first, missing)
+        return _capital(str(first)) if column.head == "construct" else first if isinstance(first, str) else str(first)
+    return span(column.kind, first, last[0], missing) if last else printed(column.kind, first, missing)
 
 
 def _capital(text: str) -> str:
@@ -58,39 +68,36 @@ def _capital(text: str) -> str:
 def systems(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     """The leaderboard of a study with systems: what each scores on each target, by setting."""
     frame = frames.get(LEADERBOARD, pd.DataFrame({"setting": []}))
+    columns = (
+        Column("target", lambda row: titles[row["target"]]),
+        Column("system", lambda row: _contestant(row, titles)),
+        Column("score", _leading, COUNTS),
+        Column("95 % interval", ("low", "high"), "score"),
+        Column("seeds", "n_seeds", "count"),
+        Column("metric", lambda row: METRIC_NAMES[row["metric"]]),
+    )
     for setting, part in frame.groupby("setting", sort=False):
-        columns = (
-            *columns_of(("Target", "System"), ("Score", "95 % interval", "Seeds")),
-            ColumnHead("Metric", "label"),
-        )
-        rows = tuple(
-            (
-                *(titles[row.target], _contestant(row, titles), _leading(row)),
-                *(spanned("score", row.low, row.high, "?"), printed("count", row.n_seeds), METRIC_NAMES[row.metric]),
-            )
-            for row in part.itertuples()
-        )
         caption = (
             "Test scores of systems, of adapters, and of the transfer that validation picks, with 95 % intervals. Bold:"
             " the highest score of the target, or tied with it by paired tests of all against all (max-T)."
         )
         if part.is_leaking.any():
             caption += f" {DAGGER} leaks: test rows were predicted from their own answers; without a rank."
-        more = "" if setting == "full" else f" Setting: {setting} of the training data."
         stem = f"systems-{setting.replace('%', 'pct')}"
-        yield Float(stem, caption + more, columns, tuple(once(rows)), labels=2, rules=changes(part.target))
+        further: dict[str, Any] = {"missing": "?", "is_grouped": True, "labels": 2}
+        yield in_print(stem, caption + _in_setting(setting), part, columns, **further)
 
 
-def _contestant(row: Any, titles: pd.Series) -> str:  # noqa: ANN401 - a row of a frame
+def _contestant(row: Mapping[str, Any], titles: pd.Series) -> str:
     """What a system is called, a transfer by its intermediate's title."""
-    name = row.system.replace(row.intermediate, titles[row.intermediate]) if row.intermediate else row.system
-    return f"{name}{DAGGER * bool(row.is_leaking)}"
+    name, below = row["system"], row["intermediate"]
+    return f"{name.replace(below, titles[below]) if below else name}{DAGGER * bool(row['is_leaking'])}"
 
 
-def _leading(row: Any) -> str:  # noqa: ANN401 - a row of a frame
+def _leading(row: Mapping[str, Any]) -> str:
     """A score, in bold if it is the highest or tied with it."""
-    text = printed("score", row.score, "?")
-    return BoldCell(text) if row.rank == 1 or row.is_tied == True else text  # noqa: E712 - True, False or nothing
+    text = printed("score", row["score"], "?")
+    return BoldCell(text) if row["rank"] == 1 or row["is_tied"] == True else text  # noqa: E712 - True, False or nothing
 
 
 def rationales(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
@@ -98,24 +105,19 @@ def rationales(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     frame = frames.get(LEADERBOARD_RATIONALES)
     if frame is None or frame.empty:
         return
-    names = [(score, form) for form in dict.fromkeys(frame.form) for score in ("token_f1", "iou_f1")]
-    heads = (f"{'T-F1' if score == 'token_f1' else 'IOU-F1'}, {form}" for score, form in names)
-    columns = columns_of(("Target", "System"), heads)
-    by_system = list(frame.groupby(["setting", "target", "system"], sort=False))
-    rows = tuple(
-        (
-            *(titles[target] + ("" if setting == "full" else f" ({setting})"), system),
-            *(printed("score", own.set_index("form").loc[form, score], "?") for score, form in names),
-        )
-        for (setting, target, system), own in by_system
+    columns = (
+        Column(
+            "target", lambda row: titles[row["target"]] + ("" if row["setting"] == "full" else f" ({row['setting']})")
+        ),
+        *RATIONALES,
     )
     caption = (
         "Rationales: token F1 and F1 of spans whose overlap is at least half of their union, means over test rows. The"
         " forms treat rows without a rationale each in its own way, so they do not compare with each other, and none"
         " means anything without the two constants."
     )
-    rules = changes([(target, setting) for (setting, target, _), _ in by_system])
-    yield Float("rationales", caption, columns, tuple(once(rows)), labels=2, rules=rules)
+    marked = rationales_by_system(frame)
+    yield in_print("rationales", caption, marked, columns, missing="?", is_grouped=True, labels=2)
 
 
 def merged(frames: NamedFrames) -> Iterator[Float]:
@@ -146,22 +148,14 @@ def slopes(frames: NamedFrames) -> Iterator[Float]:
     frame = frames.get("mixed_slopes")
     if frame is None or frame[frame.verdict != NOT_TESTED].empty:
         return
-    numbers = ("Per step", "95 % interval", "p (ratio)", "p (families)", "Visible")
-    columns = (*columns_of(("Question", "Rating"), numbers), ColumnHead("Verdict", "label"))
-    rows = tuple(
-        (
-            *(row.question, row.title, printed("rating", row.slope, "--"), spanned("rating", row.low, row.high, "--")),
-            *(printed("p", row.p_ratio, "--"), printed("p", row.p_families, "--")),
-            *(printed("rating", row.detectable, "--"), row.verdict),
-        )
-        for row in frame.itertuples()
-    )
+    *first, verdict = SLOPE_COLUMNS
+    columns = [Column("question", "question"), *first, Column("visible", "detectable", "rating"), verdict]
     text = (
         "Points of gain per step by which the intermediate is rated higher than its target (signed), or by which the"
         " two ratings are apart (distance). The larger p counts, corrected for all ratings; the interval holds the"
         " slopes that are not rejected; visible: what would have been seen in 80 % of such studies."
     )
-    yield Float("slopes", text, columns, rows)
+    yield in_print("slopes", text, frame, columns)
 
 
 def importances(frames: NamedFrames) -> Iterator[Float]:
@@ -171,8 +165,12 @@ def importances(frames: NamedFrames) -> Iterator[Float]:
         return
     series = list(dict.fromkeys(fitted.series))
     columns = columns_of(["Feature"], [f"Importance, {name}" for name in series])
+    shown = {
+        (row.series, row.feature): f"{printed('importance', row.importance)} ({printed('importance', row.sd)})"
+        for row in fitted[~fitted.is_stand_in].itertuples()
+    }
     rows = tuple(
-        (title, *(_fit_cell(fitted, name, feature) for name in series))
+        (title, *(shown.get((name, feature), "--") for name in series))
         for feature, title in dict(zip(fitted.feature, fitted.title, strict=True)).items()
     )
     text = (
@@ -185,31 +183,24 @@ def importances(frames: NamedFrames) -> Iterator[Float]:
     yield Float("importances", text, columns, rows)
 
 
-def _fit_cell(fitted: pd.DataFrame, series: str, feature: str) -> str:
-    shown = fitted[(fitted.series == series) & (fitted.feature == feature)]
-    if shown.empty or bool(shown.is_stand_in.item()):
-        return "--"
-    return f"{printed('importance', shown.importance.item())} ({printed('importance', shown.sd.item())})"
-
-
 def data_sets(frames: NamedFrames) -> Iterator[Float]:
     """Tasks with their splits, and data sets with their licences."""
     frame = frames["data_sets"]
-    columns = columns_of(("Task", "Family", "Metric"), ("Classes", *map(str.capitalize, SPLITS)))
-    rows = tuple(
-        (
-            *(task.title, task.family, METRIC_NAMES[task.metric]),
-            "number" if task.metric == "pearson_r" else printed("count", task.n_labels, "?"),
-            *(printed("count", getattr(task, f"n_{part}"), "?") for part in SPLITS),
-        )
-        for task in frame.itertuples()
+    columns = (
+        *(
+            Column("task", "title"),
+            Column("family", "family"),
+            Column("metric", lambda row: METRIC_NAMES[row["metric"]]),
+        ),
+        Column("classes", _classes, COUNTS),
+        *(Column(part, f"n_{part}", "count") for part in SPLITS),
     )
-    yield Float("splits", "Tasks and the rows of their splits.", columns, rows)
+    yield in_print("splits", "Tasks and the rows of their splits.", frame, columns, missing="?")
     if (frame.licence.isna() | (frame.licence == "")).all():  # texts that were made up have none
         return
     kinds = ("label", "label", "text", "text")
     heads = ("Data set", "Language", "Licence as stated", "Tasks")
-    own = frame.groupby("dataset", sort=False)
+    groups = frame.groupby("dataset", sort=False)
     rows = tuple(
         (
             str(name),
@@ -217,10 +208,14 @@ def data_sets(frames: NamedFrames) -> Iterator[Float]:
             "; ".join(dict.fromkeys(part.licence)) + (" (private)" if part.private.any() else ""),
             ", ".join(part.title),
         )
-        for name, part in own
+        for name, part in groups
     )
-    columns = tuple(ColumnHead(head, kind) for head, kind in zip(heads, kinds, strict=True))
-    yield Float("licences", "Data sets and their licences as their publishers state them.", columns, rows)
+    printed_heads = tuple(ColumnHead(head, kind) for head, kind in zip(heads, kinds, strict=True))
+    yield Float("licences", "Data sets and their licences as their publishers state them.", printed_heads, rows)
+
+
+def _classes(row: Mapping[str, Any]) -> str:
+    return "number" if row["metric"] == "pearson_r" else printed("count", row["n_labels"], "?")
 
 
 ALONE = "baseline (no intermediate)"
@@ -255,32 +250,28 @@ STARS = {0.001: "***", 0.01: "**", LEVEL: "*"}  # by the largest p that each sta
 def best_and_worst(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:
     """The best and the worst intermediates of every target with intervals, by setting; stars after max-T."""
     frame = frames.get(EXTREMES, pd.DataFrame({"setting": []}))
+    columns = (
+        Column("target", lambda row: titles[row["target"]]),
+        Column("", lambda row: f"{row['end']} {row['place']}"),
+        Column("intermediate", lambda row: titles[row["intermediate"]]),
+        Column("gain", _stars, COUNTS),
+        Column("95 % interval", ("low", "high"), "points"),
+    )
     for setting, part in frame.groupby("setting", sort=False):
-        rows = tuple(
-            (
-                *(titles[gain.target], f"{gain.end} {gain.place}", titles[gain.intermediate]),
-                _starred(gain),
-                spanned("points", gain.low, gain.high, "--"),
-            )
-            for gain in part.itertuples()
-        )
-        rules = changes(row[0] for row in rows)
-        columns = columns_of(("Target", "", "Intermediate"), ("Gain", "95 % interval"))
         caption = f"The best and the worst {TOP} intermediates of each target: gains in points"
         caption += " with 95 % intervals." if part.low.notna().any() else "; intervals are not known."
         if part.p_max_grid.notna().any():
             keys = ", ".join(f"{mark} p \u2264 {level:g}" for level, mark in reversed(STARS.items()))
             caption += f" {keys}, corrected over all pairs (family-wise, max-T)."
-        more = "" if setting == "full" else f" Setting: {setting} of the training data."
         stem = f"best-and-worst-{setting.replace('%', 'pct')}"
-        yield Float(stem, caption + more, columns, tuple(once(rows)), labels=3, rules=rules)
+        yield in_print(stem, caption + _in_setting(setting), part, columns, is_grouped=True, labels=3)
 
 
-def _starred(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
+def _stars(gain: Mapping[str, Any]) -> str:
     """A gain in points with its stars; in bold if it is the target's best."""
-    stars = next((mark for level, mark in STARS.items() if gain.p_max_grid <= level), "")
-    text = printed("points", gain.points) + stars
-    return BoldCell(text) if (gain.end, gain.place) == (BEST, 1) else text
+    stars = next((mark for level, mark in STARS.items() if gain["p_max_grid"] <= level), "")
+    text = printed("points", gain["points"]) + stars
+    return BoldCell(text) if (gain["end"], gain["place"]) == (BEST, 1) else text
 
 
 def scores(frames: NamedFrames, titles: pd.Series) -> Iterator[Float]:

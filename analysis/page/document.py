@@ -4,8 +4,6 @@ Every planned cell has a page, its seeds together: numbers, flags, curves, count
 of which only scores are known, as of the paper's tables, what follows from cells or intervals is empty.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
@@ -64,7 +62,7 @@ def counted(by_seed: Sequence[Predictions], metric: str, classes: Sequence[str])
     labels = np.concatenate([cell.labels for cell in by_seed])
     chosen = np.concatenate([cell.decisions for cell in by_seed])
     if metric == "pearson_r":
-        return binned(labels, chosen)
+        return bins_of(labels, chosen)
     if metric == "multilabel_f1":
         both = 2 * labels.astype(int) + chosen.astype(int)
         four = [np.bincount(column, minlength=4).tolist() for column in both.T]
@@ -76,7 +74,7 @@ def counted(by_seed: Sequence[Predictions], metric: str, classes: Sequence[str])
     return {"kind": "confusion", "classes": names, "counts": _sparse(table)}
 
 
-def binned(labels: NDArray[Any], values: NDArray[Any]) -> dict[str, Any]:
+def bins_of(labels: NDArray[Any], values: NDArray[Any]) -> dict[str, Any]:
     """Labels and values ``[n]`` in BINS x BINS bins of one width; what is not finite is counted as ``left_out``."""
     is_finite = np.isfinite(labels) & np.isfinite(values)
     labels, values = labels[is_finite].astype(float), values[is_finite].astype(float)
@@ -142,6 +140,9 @@ def _page(
     done = [] if is_private else [records[cell["key"]] for cell in cells if cell["key"] in records]
     answered = {record.key: predictions(store, record) for record in done}
     is_tested = role == TRANSFER and row is not None and row["n_seeds"] > 0
+    # Every flag of the cell's seeds and of its gain once, with what it means.
+    texts = [cell["flags"] for cell in cells] + ([row["flags"]] if row else [])
+    names = dict.fromkeys(flag for text in texts for flag in text.split(";") if flag)
     return {
         "id": parts.page_id(*where),
         "title": cell_title(study, where),
@@ -152,8 +153,8 @@ def _page(
         else {name: parts.plain(row.get(name)) for name in ("score", "points", "low", "p_bh")},
         "texts": {} if row is None else _texts(role, row),
         "facts": _facts(role, row),
-        "corrections": [[what, p_text(row[name], 4)] for name, what in WAYS.items()] if row and is_tested else [],
-        "flags": _flags(cells, row),
+        "corrections": [[label, p_text(row[name], 4)] for name, label in WAYS.items()] if row and is_tested else [],
+        "flags": [[flag, MEANINGS.get(flag.split(":")[0], "")] for flag in names],
         "runs": [_run(store, cell, records.get(cell["key"])) for cell in cells],
         "private": is_private,
         "counts": counted(list(answered.values()), task["metric"], task["classes"]),
@@ -183,7 +184,7 @@ def _facts(role: str, row: Row | None) -> Facts:
     facts = _of_baseline(row) if role in SCORED_ALONE else _of_gain(role, row)
     common = {"test rows": count(row["n_test"]), "groups of test rows": count(row["n_groups"])}
     common["conditional on"] = row["conditional"] or "missing"
-    return [[what, text] for what, text in {**facts, **common}.items()]
+    return [[label, text] for label, text in {**facts, **common}.items()]
 
 
 def _of_baseline(row: Row) -> dict[str, str]:
@@ -211,20 +212,13 @@ def _of_gain(role: str, row: Row) -> dict[str, str]:
         facts["95 % interval over full"] = interval(row["low_over_full"], row["high_over_full"], 1)
     if role == MERGED:
         facts |= {
-            f"less {what}": f"{number(row[f'less_{name}'], 1)} points "
+            f"less {noun}": f"{number(row[f'less_{name}'], 1)} points "
             f"({interval(row[f'low_less_{name}'], row[f'high_less_{name}'], 1)}; p corrected for the target's rows "
             f"{p_text(row[f'p_max_{name}'], 4)})"
-            for name, what in AGAINST.items()
+            for name, noun in AGAINST.items()
             if not pd.isna(row[f"less_{name}"])
         }
     return {**facts, "liveness": number(row["liveness"])}
-
-
-def _flags(cells: list[Row], row: Row | None) -> Facts:
-    """Every flag of the cell's seeds and of its gain once, with what it means."""
-    texts = [cell["flags"] for cell in cells] + ([row["flags"]] if row else [])
-    names = dict.fromkeys(flag for text in texts for flag in text.split(";") if flag)
-    return [[flag, MEANINGS.get(flag.split(":")[0], "")] for flag in names]
 
 
 def _run(store: Store, row: Row, record: Record | None) -> dict[str, Any]:
@@ -255,7 +249,7 @@ def _run(store: Store, row: Row, record: Record | None) -> dict[str, Any]:
         "best_epoch": best,
         "histories": histories,
         "doubts": parts.doubts_of(histories, best, float(row["floor"])),
-        "made": [[what, text] for what, text in facts.items()],
+        "made": [[label, text] for label, text in facts.items()],
     }
 
 
@@ -330,12 +324,12 @@ def _document(
             "paper": bars
             and {"fold": NO_EVIDENCE, "title": bars.title, **parts.plain_frame(bars.frame, list(bars.frame.columns))},
         },
-        "figures": {f"{files.png.parent.name}/{files.png.name}": _packed(files) for files in shown},
+        "figures": {f"{files.png.parent.name}/{files.png.name}": _pack(files) for files in shown},
         "report": parts.plain_sections(report.sections),
     }
 
 
-def _packed(figure: FigureFiles) -> str:
+def _pack(figure: FigureFiles) -> str:
     """A figure's SVG, gzipped and in base64: a tenth of what the SVG itself would take in a page."""
     return base64.b64encode(gzip.compress(figure.svg.read_bytes(), mtime=0)).decode()
 
@@ -363,7 +357,7 @@ def _parts(study: StudyResults) -> dict[str, Any]:
     # Every fact of how cells were made once; runs then name theirs by place, for most are those of all others.
     places: dict[tuple[str, str], int] = {}
     for run in (run for page in of_cells for run in page["runs"] if "made" in run):
-        run["made"] = [places.setdefault((what, text), len(places)) for what, text in run["made"]]
+        run["made"] = [places.setdefault((label, text), len(places)) for label, text in run["made"]]
     return {
         "plans": parts.glances(study),
         "targets": parts.targets_of_study(study),
@@ -397,10 +391,10 @@ def write_page(report: Report, figures: Sequence[FigureFiles], path: Path, study
 
     It loads nothing from elsewhere, and equal results give equal bytes.
     """
-    write_text(path, assembled(document(study, report, figures) if study else scores_document(report, figures)))
+    write_text(path, assemble(document(study, report, figures) if study else scores_document(report, figures)))
 
 
-def assembled(shown: Mapping[str, Any]) -> str:
+def assemble(shown: Mapping[str, Any]) -> str:
     """The HTML of a document; its texts stand in it as JSON alone, but for the title, which is escaped."""
     scripts = "\n".join(_read(f"scripts/{name}") for name in SCRIPTS)
     library, script = _read(f"vendor/{LIBRARY}"), f'(() => {{\n"use strict";\n{scripts}}})();\n'
@@ -411,7 +405,7 @@ def assembled(shown: Mapping[str, Any]) -> str:
         " base-uri 'none'; form-action 'none'",
         "TITLE": html.escape(harmless(str(shown["title"]))),
         "STYLE": _read("page.css"),
-        "DOCUMENT": embedded(shown),
+        "DOCUMENT": embed(shown),
         "LIBRARY": library,
         "SCRIPT": script,
     }
@@ -419,7 +413,7 @@ def assembled(shown: Mapping[str, Any]) -> str:
     return "".join(filled[piece] if number % 2 else piece for number, piece in enumerate(pieces))
 
 
-def embedded(shown: Mapping[str, Any]) -> str:
+def embed(shown: Mapping[str, Any]) -> str:
     """A document as JSON that no text in it can break out of; ValueError if it has a number that is none."""
     text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(str.maketrans(HARMLESS))
@@ -438,7 +432,7 @@ def scores_document(report: Report, figures: Sequence[FigureFiles] = ()) -> dict
     results = report.question.results
     facts = results.tasks.set_index("task", drop=False).fillna({"theme": ""}).to_dict("index")
     gains = results.gains.assign(setting=FULL, points=100 * results.gains.gain, significant=False)
-    families, titles = ({name: str(task[what]) for name, task in facts.items()} for what in ("family", "title"))
+    families, titles = ({name: str(task[field]) for name, task in facts.items()} for field in ("family", "title"))
     board = parts.board_of(FULL, gains, families, titles, is_tested=False)
     contents = {
         "targets": parts.targets_of_scores(FULL, gains),

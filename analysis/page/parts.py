@@ -6,8 +6,6 @@ verdict, of printed scores, which have neither, with whole points alone. Evidenc
 believing a cell: doubts about its training curve, and the answers that it changed.
 """
 
-from __future__ import annotations
-
 import base64
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -204,7 +202,7 @@ def heatmaps(study: StudyResults) -> list[dict[str, Any]]:
 
     A square's ``hover`` are lines of text, ``page`` the address of its cell's page or None.
     """
-    alone = study.baselines[study.baselines.role == BASELINE]
+    alone = figures.of_targets(study.baselines, study.gains)
     return [
         _map(study, metric, setting)
         for metric in METRIC_NAMES
@@ -222,16 +220,16 @@ def _map(study: StudyResults, metric: str, setting: str) -> dict[str, Any]:
             return _alone(square, alone["", square.target])
         return _pair(square, gained.get((square.intermediate, square.target)), setting)
 
-    beside = []
+    extra = []
     controls = study.controls[(study.controls.metric == metric) & (study.controls.setting == setting)]
     for control in controls.to_dict("records"):
         name = control_name(study, control["control"], control["intermediate"])
-        beside.append(((f"{control['control']}:{name}", name, "control"), control))
+        extra.append(((f"{control['control']}:{name}", name, "control"), control))
     for merged in study.merged[(study.merged.metric == metric) & (study.merged.setting == setting)].to_dict("records"):
         name = f"merged: {merged['row']}"
-        beside.append(((name, name, "merged"), {**merged, "control": MERGED, "intermediate": merged["row"]}))
-    whole = map_of(squares, metric, setting, title, shown, [row for row, _ in beside])
-    whole["squares"] += [_control(study, gain, *row[:2]) for row, gain in beside]
+        extra.append(((name, name, "merged"), {**merged, "control": MERGED, "intermediate": merged["row"]}))
+    whole = map_of(squares, metric, setting, title, shown, [row for row, _ in extra])
+    whole["squares"] += [_control(study, gain, *row[:2]) for row, gain in extra]
     return whole
 
 
@@ -277,7 +275,7 @@ def _alone(square: Square, row: Row) -> dict[str, Any]:
     if square.status != "baseline":
         return square_of("", square.target, square.status, [name, figures.MEANINGS[square.status]], page)
     hover = [name, f"score {number(row['score'])}, 95 % interval {interval(row['low'], row['high'], 2)}"]
-    hover += [f"floor {number(row['floor'])}", *_flagged(row)]
+    hover += [f"floor {number(row['floor'])}", *_flags(row)]
     return {**square_of("", square.target, "baseline", hover, page), **numbers_of(row["score"], None)}
 
 
@@ -287,7 +285,7 @@ def _pair(square: Square, row: Row | None, setting: str) -> dict[str, Any]:
     if row is None or square.status == "missing":
         return square_of(*where, [name, figures.MEANINGS[square.status]], page)
     tested = f"p {p_text(row['p'], 4)}, p (BH) {p_text(row['p_bh'], 4)}"
-    hover = [name, verdict(row), *_gain_lines(row), tested, *_flagged(row)]
+    hover = [name, verdict(row), *_gain_lines(row), tested, *_flags(row)]
     if square.status != "done":
         hover.insert(1, figures.MEANINGS[square.status])
     marks = "*" * square.is_significant + figures.DAGGER * square.is_collapsed
@@ -301,7 +299,7 @@ def _control(study: StudyResults, row: Row, row_id: str, title: str) -> dict[str
     if row["n_seeds"] == 0:
         return square_of(row_id, row["target"], "missing", [name, figures.MEANINGS["missing"]], page)
     status = "control" if plain(row["score"]) is not None else "undefined"
-    hover = [name, *_gain_lines(row), f"p {p_text(row['p'], 4)}, not corrected", *_flagged(row)]
+    hover = [name, *_gain_lines(row), f"p {p_text(row['p'], 4)}, not corrected", *_flags(row)]
     return {**square_of(row_id, row["target"], status, hover, page), **numbers_of(row["score"], row["points"])}
 
 
@@ -312,7 +310,7 @@ def _gain_lines(row: Row) -> list[str]:
     ]
 
 
-def _flagged(row: Row) -> list[str]:
+def _flags(row: Row) -> list[str]:
     return [f"flags: {row['flags'].replace(';', ', ')}"] if row["flags"] else []
 
 
@@ -361,7 +359,7 @@ def targets_of_study(study: StudyResults) -> list[dict[str, Any]]:
         for target, part in frame.groupby("target", sort=False):
             rows = [
                 _target_row(page_id(TRANSFER, row["intermediate"], str(target), setting), row, _texts(row))
-                for row in _sorted(gains, str(target))
+                for row in _falling(gains, str(target))
             ]
             plan = plain_plan(forest_plan(part, "", width=NARROW, most=None))
             drawn.append(_page(setting, str(target), SORTED, HEAD, rows, plan))
@@ -372,11 +370,11 @@ def targets_of_scores(setting: str, gains: pd.DataFrame) -> list[dict[str, Any]]
     """The page of every target of which only scores are known, with the reason why nothing more is said."""
     drawn = []
     for target in dict.fromkeys(gains.target):
-        own = _sorted(gains, target)
-        alone = f"{bare(own[0]['baseline'])} {METRIC_NAMES[own[0]['metric']]}"
+        part = _falling(gains, target)
+        alone = f"{bare(part[0]['baseline'])} {METRIC_NAMES[part[0]['metric']]}"
         words = f"Sorted by their gain over the target alone, which scores {alone}. {NO_INTERVALS}"
         rows = [
-            _target_row(None, row, [bare(row["score"]), signed(row["points"], 0), _doubt_on_score(row)]) for row in own
+            _target_row(None, row, [bare(row["score"]), signed(row["points"], 0), _doubt_on_score(row)]) for row in part
         ]
         drawn.append(_page(setting, target, words, SCORES_HEAD, rows, None))
     return drawn
@@ -388,10 +386,10 @@ def _page(
     return {"setting": setting, "target": target, "words": words, "head": list(head), "rows": rows, "plan": plan}
 
 
-def _sorted(gains: pd.DataFrame, target: str) -> list[Row]:
-    own = gains[gains.target == target]
-    falling = own.points.round(DIGITS).sort_values(ascending=False, kind="stable", na_position="last").index
-    rows: list[Row] = own.loc[falling].to_dict("records")
+def _falling(gains: pd.DataFrame, target: str) -> list[Row]:
+    part = gains[gains.target == target]
+    falling = part.points.round(DIGITS).sort_values(ascending=False, kind="stable", na_position="last").index
+    rows: list[Row] = part.loc[falling].to_dict("records")
     return rows
 
 
@@ -435,7 +433,7 @@ def doubts_of(histories: Sequence[History], best_epoch: int | None, floor: float
 
 def _doubts(history: History, best_epoch: int | None, floor: float) -> set[str]:
     epochs = [row[0] for row in history]
-    losses, scores = ([row[place] for row in history if row[place] is not None] for place in (1, 2))
+    losses, scores = ([row[field] for row in history if row[field] is not None] for field in (1, 2))
     highest = max(history, key=lambda row: -np.inf if row[2] is None else row[2])[0]
     best = highest if best_epoch is None else best_epoch
     holds = {
@@ -479,14 +477,14 @@ class Changes:
         pairs = [(self._answers(base), answered[top]) for base, top in both if base]
         counts = changes_by_class(pairs, task["metric"], task["classes"])
         rows = list(zip(*(counts[name].tolist() for name in ("class", "n", "better", "worse")), strict=True))
-        better, worse = (sum(row[place] for row in rows) for place in (2, 3))
+        better, worse = (sum(row[column] for row in rows) for column in (2, 3))
         setting = [] if first["setting"] == "full" else ["--setting", first["setting"]]
         words = ["systems", "flips", self.manifest["name"], first["intermediate"], first["target"], *setting]
         return {
             "words": list(WORDS[task["metric"]]),
             "rows": [[str(name), *map(int, numbers)] for name, *numbers in rows],
             "p": sign_p(better, worse),
-            "moved": moved(pairs, len(task["classes"])) if task["metric"] == "macro_f1" else None,
+            "moved": moves(pairs, len(task["classes"])) if task["metric"] == "macro_f1" else None,
             "seeds": [seed for seed in seeds if at[seed]],
             "command": shlex.join(["empathy-transfer", *words, "--show", "5"]),
         }
@@ -497,7 +495,7 @@ class Changes:
         return self.read[key]
 
 
-def moved(pairs: Sequence[tuple[Predictions, Predictions]], n_classes: int) -> list[list[int]]:
+def moves(pairs: Sequence[tuple[Predictions, Predictions]], n_classes: int) -> list[list[int]]:
     """How many more rows of each label (down) get each answer (across) with the intermediate than without."""
     size = 1 + max(n_classes - 1, *(int(np.max([cell.labels, cell.decisions])) for pair in pairs for cell in pair))
     table = np.zeros((size, size), dtype=np.int64)

@@ -122,11 +122,11 @@ def differences(results: Results) -> pd.DataFrame:
 def _by_construct(results: Results) -> Iterator[Panel]:
     """The ratings of each construct by all raters, and of all constructs if they share one scale."""
     table = results.ratings.pivot(index=["task", "construct"], columns="rater", values="value")
-    known = constructs()
+    declared = constructs()
     present = results.constructs
     for name in present:
         yield Panel(name, table[table.index.get_level_values("construct") == name])
-    scales = {(known[name].minimum, known[name].maximum) if name in known else name for name in present}
+    scales = {(declared[name].minimum, declared[name].maximum) if name in declared else name for name in present}
     if len(present) > 1 and len(scales) == 1:
         yield Panel(OVERALL, table)
 
@@ -155,12 +155,14 @@ def _pairs(results: Results) -> Iterator[Panel]:
 
 
 def _agreement_row(panel: Panel, draws: int, seed: int) -> tuple[object, ...]:
-    raters, n_tasks = list(panel.values.columns), panel.tasks.nunique()
-    values = panel.values.to_numpy()
+    raters, values = list(panel.values.columns), panel.values.to_numpy()
     scale = np.unique(values[np.isfinite(values)])
+    names, task = np.unique(panel.tasks, return_inverse=True)
+    n_tasks = len(names)
     # Coincidences add up over units, so those of a resampled set of tasks are a weighted sum of the tasks' own: all
     # draws are one matrix product [draws, tasks] x [tasks, values x values].
-    of_tasks = _by_task(_coincidences(values, scale), panel.tasks)
+    of_tasks = np.zeros((n_tasks, scale.size, scale.size))
+    np.add.at(of_tasks, task, _coincidences(values, scale))
     columns: list[float] = []
     for level in LEVELS:
         sums = _weights(n_tasks, draws, seed) @ of_tasks.reshape(n_tasks, -1)
@@ -193,8 +195,8 @@ def _coincidences(values: FloatArray, scale: FloatArray) -> FloatArray:
     """Pairs of values that units ``[units, values, values]`` hold, each unit weighing as many as it has ratings."""
     counts = (values[:, :, None] == scale).sum(axis=1).astype(np.float64)
     sizes = counts.sum(axis=1)
-    own = counts[:, :, None] * np.eye(scale.size)
-    pairs = counts[:, :, None] * counts[:, None, :] - own
+    diagonal = counts[:, :, None] * np.eye(scale.size)
+    pairs = counts[:, :, None] * counts[:, None, :] - diagonal
     coincidences: FloatArray = pairs / np.where(sizes > 1, sizes - 1, np.inf)[:, None, None]
     return coincidences
 
@@ -212,14 +214,6 @@ def _alphas(together: FloatArray, scale: FloatArray, level: str) -> FloatArray:
     expected = (totals[:, :, None] * totals[:, None, :] * apart).sum(axis=(1, 2))
     observed = (together * apart).sum(axis=(1, 2)) * (totals.sum(axis=1) - 1)
     return np.where(expected > 0, 1 - observed / np.where(expected > 0, expected, 1.0), np.nan)
-
-
-def _by_task(of_units: FloatArray, tasks: pd.Index) -> FloatArray:
-    """Sums over each task's units, in the order of their sorted names."""
-    names, index = np.unique(tasks, return_inverse=True)
-    sums = np.zeros((len(names), *of_units.shape[1:]))
-    np.add.at(sums, index, of_units)
-    return sums
 
 
 def _weights(n_tasks: int, draws: int, seed: int) -> FloatArray:
@@ -299,9 +293,9 @@ class Beside:
             rated = [rating for rating in ratings_in([file]) if rating.task in names]
         if not rated:
             raise BadRow(f"{file}: rates no task of {results.name}; ask for its tasks, or name another file")
-        own = cls.of(rated, [repeat for repeat in readings_in(file) if repeat.task in names])
-        own._check(file, results.ratings)
-        return own
+        ratings = cls.of(rated, [repeat for repeat in readings_in(file) if repeat.task in names])
+        ratings._check(file, results.ratings)
+        return ratings
 
     def _check(self, file: Path, others: pd.DataFrame) -> None:
         """BadRow where a rater of the file says something else in the results."""
@@ -353,10 +347,10 @@ def repeats(readings: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED) -> 
     Nothing where there is a single reading of everything.
     """
     rows = []
-    for rater, own in readings.groupby("rater", sort=False):
-        named = own.assign(rater=[f"{repeat:03d}" for repeat in own.repeat])[list(RATINGS)]
-        for row in agreement(_rated(named), draws=draws, seed=seed).to_dict("records"):
-            counted = own if row["construct"] == OVERALL else own[own.construct == row["construct"]]
+    for rater, of_rater in readings.groupby("rater", sort=False):
+        named = of_rater.assign(rater=[f"{repeat:03d}" for repeat in of_rater.repeat])[list(RATINGS)]
+        for row in agreement(_results_of(named), draws=draws, seed=seed).to_dict("records"):
+            counted = of_rater if row["construct"] == OVERALL else of_rater[of_rater.construct == row["construct"]]
             rows.append({**row, "rater": rater, "n_readings": row["n_raters"], "same": _same(counted)})
     return framed(pd.DataFrame(rows, columns=list(REPEATS)), REPEATS)
 
@@ -366,11 +360,11 @@ def _comparisons(model: pd.DataFrame, people: pd.DataFrame) -> Iterator[tuple[st
     models, persons = (list(dict.fromkeys(frame.rater)) for frame in (model, people))
     mean = people.groupby(["task", "construct"], as_index=False, sort=False).value.mean()
     for name in models:
-        own = model[model.rater == name]
+        of_model = model[model.rater == name]
         for person in persons:
-            yield WITH_PERSON, name, person, _side_by_side(own, people[people.rater == person])
+            yield WITH_PERSON, name, person, _side_by_side(of_model, people[people.rater == person])
         if len(persons) > 1:
-            yield WITH_MEAN, name, MEAN, _side_by_side(own, mean)
+            yield WITH_MEAN, name, MEAN, _side_by_side(of_model, mean)
     for first, second in combinations(persons, 2):
         pair = (people[people.rater == person] for person in (first, second))
         yield AMONG_PEOPLE, first, second, _side_by_side(*pair)
@@ -382,7 +376,7 @@ def _side_by_side(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 def _pair_rows(pair: pd.DataFrame, draws: int, seed: int) -> list[dict[str, Any]]:
     """Alphas and correlation of raters a and b, a row per construct; none where they share no task."""
-    results = _rated(pair)
+    results = _results_of(pair)
     alphas = agreement(results, draws=draws, seed=seed)[["construct", *_ALPHAS]]
     ranks = rater_pairs(results, draws=draws, seed=seed)
     ranks = ranks.rename(columns={"low": "low_spearman", "high": "high_spearman"})
@@ -390,7 +384,7 @@ def _pair_rows(pair: pd.DataFrame, draws: int, seed: int) -> list[dict[str, Any]
     return rows
 
 
-def _rated(ratings: pd.DataFrame) -> Results:
+def _results_of(ratings: pd.DataFrame) -> Results:
     """These ratings and nothing else."""
     return Results("", framed(pd.DataFrame(), GAINS), framed(pd.DataFrame(), TASKS), framed(ratings, RATINGS))
 
@@ -399,7 +393,7 @@ def _same(readings: pd.DataFrame) -> float:
     """The share of pairs of readings of one task and construct that are the same number."""
     pairs = [
         first == second
-        for _, own in readings.groupby(["task", "construct"])
-        for first, second in combinations(own.value, 2)
+        for _, group in readings.groupby(["task", "construct"])
+        for first, second in combinations(group.value, 2)
     ]
     return sum(pairs) / len(pairs) if pairs else float("nan")

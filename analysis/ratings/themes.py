@@ -23,8 +23,6 @@ difference at all. In this test of non-inferiority a margin is named before, and
 out a loss as large as it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -85,7 +83,10 @@ class Classes:
 
     def fits(self, effects: FloatArray) -> Fits:
         """The model of sets of effects ``[tasks, sets]``, of which any number is fitted at once."""
-        members, families = (_indicators(number) for number in (self.of_class, self.of_family))
+        members, families = (
+            np.asarray(number == np.arange(number.max() + 1)[:, None], dtype=np.float64)
+            for number in (self.of_class, self.of_family)
+        )
         together = members @ families.T
         squares, of_class, of_family = (effects**2).sum(axis=0), members @ effects, families @ effects
         floor = ROUNDING * squares + np.finfo(float).tiny
@@ -94,14 +95,14 @@ class Classes:
             sizes = families.sum(axis=1)
             lost = ratio / (1 + ratio * sizes)
             information = np.diag(members.sum(axis=1)) - (together * lost) @ together.T
-            known = of_class - (together * lost) @ of_family
+            adjusted = of_class - (together * lost) @ of_family
             left = squares - lost @ of_family**2  # e' V^-1 e
             inverse = np.linalg.inv(information)
-            means = inverse @ known
-            rest = np.maximum(left - (known * means).sum(axis=0), floor)
+            means = inverse @ adjusted
+            rest = np.maximum(left - (adjusted * means).sum(axis=0), floor)
             gaps = np.stack([means[first] - means[second] for first, second in self.contrasts])
             widths = np.array([inverse[a, a] + inverse[b, b] - 2 * inverse[a, b] for a, b in self.contrasts])
-            common = np.maximum(left - known.sum(axis=0) ** 2 / information.sum(), floor)
+            common = np.maximum(left - adjusted.sum(axis=0) ** 2 / information.sum(), floor)
             determinant = np.log1p(ratio * sizes).sum()
             n_tasks = self.of_class.size
             free.append(-(determinant + n_tasks * np.log(rest)) / 2)
@@ -109,13 +110,13 @@ class Classes:
             restricted.append(-(determinant + np.log(information.sum()) + (n_tasks - 1) * np.log(common)) / 2)
             differences.append(gaps)
             variances.append(common / (n_tasks - 1))
-        likeliest, own = _likeliest(np.stack(free)), _likeliest(np.stack(restricted))
+        likeliest, at_null = _likeliest(np.stack(free)), _likeliest(np.stack(restricted))
         sets = np.arange(squares.size)
         return Fits(
             differences=np.stack(differences)[likeliest, :, sets].T,
             statistics=2 * (np.max(free, axis=0) - np.max(equal, axis=0)),
-            ratio=own,
-            variance=np.stack(variances)[own, sets],
+            ratio=at_null,
+            variance=np.stack(variances)[at_null, sets],
         )
 
     def chance(self, observed: Fits, draws: int, seed: int) -> Chance:
@@ -128,17 +129,17 @@ class Classes:
             effects = rng.normal(size=(self.of_class.size, draws))
             effects += np.sqrt(RATIOS[ratio]) * rng.normal(size=(self.of_family.max() + 1, draws))[self.of_family]
             drawn = self.fits(effects)
-            own = (observed.ratio == ratio) | (larger == ratio)
+            is_near = (observed.ratio == ratio) | (larger == ratio)
             reach = np.quantile(np.abs(drawn.differences), 1 - LEVEL, axis=1)
-            asked = *_bootstrap_p(observed.statistics[:, own], drawn.statistics), reach[:, None] * sd[own]
-            for kept, values in zip(result, asked, strict=True):
-                kept[:, own] = np.maximum(kept[:, own], values)
+            parts = *_bootstrap_p(observed.statistics[:, is_near], drawn.statistics), reach[:, None] * sd[is_near]
+            for kept, values in zip(result, parts, strict=True):
+                kept[:, is_near] = np.maximum(kept[:, is_near], values)
         return result
 
 
-def numbered(names: Sequence[str]) -> NDArray[np.int64]:
+def numbers_of(names: Sequence[str]) -> NDArray[np.int64]:
     """Names as numbers from 0, in the order of their first appearance."""
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    places = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return np.array([places[name] for name in names], dtype=np.int64)
 
 
@@ -149,14 +150,9 @@ def _bootstrap_p(observed: FloatArray, chance: FloatArray) -> tuple[FloatArray, 
     """
     draws = chance.shape[1]
     limits = observed - ROUNDING
-    own = [draws - np.searchsorted(np.sort(row), limit) for row, limit in zip(chance, limits, strict=True)]
+    counts = [draws - np.searchsorted(np.sort(row), limit) for row, limit in zip(chance, limits, strict=True)]
     largest = draws - np.searchsorted(np.sort(chance.max(axis=0)), limits)
-    return (1 + np.stack(own)) / (draws + 1), (1 + largest) / (draws + 1)
-
-
-def _indicators(numbers: NDArray[np.int64]) -> FloatArray:
-    """``[kinds, tasks]``: 1 where a task is of a kind."""
-    return np.asarray(numbers == np.arange(numbers.max() + 1)[:, None], dtype=np.float64)
+    return (1 + np.stack(counts)) / (draws + 1), (1 + largest) / (draws + 1)
 
 
 def _likeliest(likelihoods: FloatArray) -> NDArray[np.int64]:
@@ -315,12 +311,12 @@ def _side_effects(pairs: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 def _contrasts(effects: pd.DataFrame, draws: int, seed: int) -> Iterator[tuple[object, ...]]:
     """Contrasts of one role: themes, numbers of tasks, difference, its size by chance, p and p of the largest."""
-    order = {name: place for place, name in enumerate(themes())}
+    order = {name: position for position, name in enumerate(themes())}
     rows = effects.sort_values("theme", key=lambda column: column.map(order), kind="stable")
     present, points = list(dict.fromkeys(rows.theme)), rows.points.to_numpy()[:, None]
     if len(present) < 2 or np.isnan(points).any():
         return
-    classes = Classes(numbered(rows.theme.tolist()), numbered(rows.family.tolist()))
+    classes = Classes(numbers_of(rows.theme.tolist()), numbers_of(rows.family.tolist()))
     observed = classes.fits(points - points.mean())
     unknown = np.full(observed.differences.shape, np.nan)
     chance = classes.chance(observed, draws, seed) if classes.is_testable else Chance(unknown, unknown, unknown)
@@ -389,12 +385,11 @@ def against_full(results: Results) -> Results:
 
 def _mean(pairs: pd.DataFrame, role: str, margin: float) -> dict[str, Any]:
     """The mean over the pairs, its bound, and whether the bound rules out the margin."""
-    # One-sided lower 95 % bound of the mean of pairs, in points.
     first, second = ((100 * pairs.groupby(side).gain_over_full.mean()).to_numpy() for side in ROLES)
-    lower = lower_bound(first, second, 100 * pairs.gain_over_full.mean())
+    mean = 100 * pairs.gain_over_full.mean()
+    lower = lower_bound(first, second, mean)
     verdict = pd.NA if np.isnan(lower) else lower > -margin
     counts = {"n_tasks": pairs[role].nunique(), "n_pairs": len(pairs)}
-    mean = 100 * pairs.gain_over_full.mean()
     return {**counts, "points_over_full": mean, "lower": lower, "non_inferior": verdict}
 
 

@@ -36,7 +36,7 @@ from scipy.special import expit, softmax
 from adapters_store.measures import ANNOTATORS, annotators_inputs
 from adapters_store.record import Record
 from adapters_store.store import Store
-from analysis.gains.baselines import RANGE
+from analysis.gains.baselines import ratio_draws
 from analysis.gains.cells import Manifest, Predictions
 from analysis.gains.significance import LEVEL, FloatArray, Groups, evidence, group_weights
 from analysis.tables import Declared, interval_columns
@@ -68,7 +68,7 @@ class Others(NamedTuple):
     """What all annotators but one say: at ``rows [m]`` the mean ``[m]``, or shares of classes ``[m, classes]``."""
 
     rows: NDArray[np.int64]
-    said: FloatArray
+    reference: FloatArray
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class Annotated:
         rows = np.flatnonzero(np.isfinite(self.marks[:, annotator]) & np.isfinite(rest).any(axis=1))
         if not self.classes:
             return Others(rows, np.nanmean(rest[rows], axis=1) if len(rows) else np.empty(0))
-        votes = np.stack([(rest[rows] == place).sum(axis=1) for place in range(self.classes)], axis=1)
+        votes = np.stack([(rest[rows] == label).sum(axis=1) for label in range(self.classes)], axis=1)
         is_most = votes == votes.max(axis=1, keepdims=True)
         return Others(rows, is_most / is_most.sum(axis=1, keepdims=True))
 
-    def own(self, annotator: int, rows: NDArray[np.int64]) -> FloatArray:
+    def marks_of(self, annotator: int, rows: NDArray[np.int64]) -> FloatArray:
         """What the annotator says at these rows."""
         marks: FloatArray = self.marks[rows, annotator]
         return marks
@@ -113,9 +113,9 @@ def stored_marks(store: Store, manifest: Manifest, target: str, ids: Iterable[An
     stored = store.find_measure(ANNOTATORS, annotators_inputs(target, facts["splits_hash"], marks_hash))
     if stored is None:
         return None
-    known = dict(zip(stored.result["ids"], stored.result["marks"], strict=True))
+    by_id = dict(zip(stored.result["ids"], stored.result["marks"], strict=True))
     none = [None] * max(map(len, stored.result["marks"]), default=0)
-    return np.array([[np.nan if mark is None else mark for mark in known.get(id, none)] for id in ids], dtype=float)
+    return np.array([[np.nan if mark is None else mark for mark in by_id.get(id, none)] for id in ids], dtype=float)
 
 
 def people_rows(
@@ -135,8 +135,8 @@ def people_rows(
         return []
     groups = Groups.of(group_names[annotated.places])
     others = [annotated.without(annotator) for annotator in range(annotated.marks.shape[1])]
-    own = [annotated.own(annotator, part.rows) for annotator, part in enumerate(others)]
-    person = _scores(others, own, groups, draws, seed)
+    marks = [annotated.marks_of(annotator, part.rows) for annotator, part in enumerate(others)]
+    person = _scores(others, marks, groups, draws, seed)
     facts = {
         "metric": metric,
         "n_rows": len(annotated.places),
@@ -161,8 +161,8 @@ class Scored(NamedTuple):
 def _row(name: str, seeds: Sequence[Scored], person: Scored | None, groups: Groups, seed: int) -> dict[str, Any]:
     """Score and interval of a contestant, and its difference to a person."""
     scores, drawn = np.array([part.score for part in seeds]), np.stack([part.draws for part in seeds], axis=1)
-    own = evidence(scores, drawn, groups, np.random.default_rng(seed))
-    row: dict[str, Any] = {"system": name, "score": float(scores.mean()), "low": own.low, "high": own.high}
+    estimate = evidence(scores, drawn, groups, np.random.default_rng(seed))
+    row: dict[str, Any] = {"system": name, "score": float(scores.mean()), "low": estimate.low, "high": estimate.high}
     if person is None:
         return row | {"difference": np.nan, "difference_low": np.nan, "difference_high": np.nan, "p": np.nan}
     apart = evidence(scores - person.score, drawn - person.draws[:, None], groups, np.random.default_rng(seed))
@@ -171,18 +171,11 @@ def _row(name: str, seeds: Sequence[Scored], person: Scored | None, groups: Grou
     return row | {"difference": 100 * difference, **ends, "p": apart.p}
 
 
-def in_range(rows: list[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
-    """The rows with intervals of scores that end where the metric does."""
-    for row in rows:
-        row["low"], row["high"] = np.clip((row["low"], row["high"]), *RANGE[metric])
-    return rows
-
-
 # Scores from sums over groups: each has for every annotator either counts of classes, or moments of numbers.
 
 
 def _is_number(others: Sequence[Others]) -> bool:
-    return others[0].said.ndim == 1
+    return others[0].reference.ndim == 1
 
 
 def _scores(others: Sequence[Others], answers: Sequence[NDArray[Any]], groups: Groups, draws: int, seed: int) -> Scored:
@@ -197,26 +190,26 @@ def _scores(others: Sequence[Others], answers: Sequence[NDArray[Any]], groups: G
 def _sums(others: Sequence[Others], answers: Sequence[NDArray[Any]], groups: Groups) -> FloatArray:
     """Sums ``[groups, annotators, 3, classes]`` of classes, or ``[groups, annotators, 6]`` of numbers."""
     parts = _moments if _is_number(others) else _counts
-    each = [parts(part.said, own) for part, own in zip(others, answers, strict=True)]
+    each = [parts(part.reference, answer) for part, answer in zip(others, answers, strict=True)]
     sums = np.zeros((groups.count, len(others), *each[0].shape[1:]))
     for annotator, (part, values) in enumerate(zip(others, each, strict=True)):
         np.add.at(sums[:, annotator], groups.index[part.rows], values)
     return sums
 
 
-def _counts(said: FloatArray, answers: NDArray[Any]) -> FloatArray:
+def _counts(reference: FloatArray, answers: NDArray[Any]) -> FloatArray:
     """Per row ``[m, 3, classes]``: the others' share of each class, that share where it is answered, the answer."""
-    answered = answers.astype(int)[:, None] == np.arange(said.shape[1])
-    return np.stack([said, said * answered, answered], axis=1)
+    answered = answers.astype(int)[:, None] == np.arange(reference.shape[1])
+    return np.stack([reference, reference * answered, answered], axis=1)
 
 
-def _moments(said: FloatArray, answers: NDArray[Any]) -> FloatArray:
+def _moments(reference: FloatArray, answers: NDArray[Any]) -> FloatArray:
     """Per row ``[m, 6]``: 1, x, y, xx, yy, xy, both standardised first."""
-    x, y = _standardised(said), _standardised(np.asarray(answers, dtype=float))
+    x, y = _standardise(reference), _standardise(np.asarray(answers, dtype=float))
     return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
 
 
-def _standardised(values: FloatArray) -> FloatArray:
+def _standardise(values: FloatArray) -> FloatArray:
     if not values.size or np.ptp(values) == 0:
         return np.zeros(values.shape)
     standardised: FloatArray = (values - values.mean()) / values.std()
@@ -238,12 +231,12 @@ def _mean(sums: FloatArray, is_number: bool) -> FloatArray:
 def _macro_f1(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Macro-F1 over the classes that the others name, and how many rows, both ``[draws, annotators]``.
 
-    F1 is 2 hits / (said + answered) in shares of rows, which is the usual one where no row is shared out.
+    F1 is 2 hits / (shares + answered) in shares of rows, which is the usual one where no row is shared out.
     """
-    said, hits, answered = sums[:, :, 0], sums[:, :, 1], sums[:, :, 2]
-    is_said = said > LEAST
-    f1 = np.where(is_said, 2 * hits / np.where(is_said, said + answered, 1.0), 0.0)
-    count = is_said.sum(axis=2)
+    shares, hits, answered = sums[:, :, 0], sums[:, :, 1], sums[:, :, 2]
+    is_named = shares > LEAST
+    f1 = np.where(is_named, 2 * hits / np.where(is_named, shares + answered, 1.0), 0.0)
+    count = is_named.sum(axis=2)
     return np.where(count > 0, f1.sum(axis=2) / np.maximum(count, 1), np.nan), answered.sum(axis=2)
 
 
@@ -303,8 +296,8 @@ class Answered:
 
 def has_probabilities(record: Record) -> bool:
     """Whether a record's logits stand for probabilities: numbers have none, nor has a model that was asked once."""
-    asked = record.results.get("answers")
-    return record.results["metric"] != "pearson_r" and (asked is None or "agreement" in asked)
+    votes = record.results.get("answers")
+    return record.results["metric"] != "pearson_r" and (votes is None or "agreement" in votes)
 
 
 def answered_of(store: Store, record: Record) -> Answered:
@@ -349,11 +342,11 @@ def equal_mass(probability: FloatArray, bins: int = BINS) -> Binned:
     return Binned(index.reshape(-1), int(index.max()) + 1)
 
 
-def calibration_error(own: Answered, bins: int = BINS) -> float:
+def calibration_error(run: Answered, bins: int = BINS) -> float:
     """The expected calibration error, in bins of equal mass."""
-    binned = equal_mass(own.probability, bins)
-    apart = np.bincount(binned.bins, own.is_right - own.probability, binned.n_bins)
-    return float(np.abs(apart).sum() / len(own.probability))
+    binned = equal_mass(run.probability, bins)
+    apart = np.bincount(binned.bins, run.is_right - run.probability, binned.n_bins)
+    return float(np.abs(apart).sum() / len(run.probability))
 
 
 def null_errors(seeds: Sequence[Answered], *, draws: int = NULL_DRAWS, seed: int = 0) -> FloatArray:
@@ -363,15 +356,15 @@ def null_errors(seeds: Sequence[Answered], *, draws: int = NULL_DRAWS, seed: int
     between 0 and 1 that is drawn for its row.
     """
     rng, count = np.random.default_rng(seed), len(seeds[0].probability)
-    binned = [equal_mass(own.probability) for own in seeds]
+    binned = [equal_mass(run.probability) for run in seeds]
     order = [np.argsort(part.bins, kind="stable") for part in binned]
-    first = [np.searchsorted(part.bins[own], np.arange(part.n_bins)) for part, own in zip(binned, order, strict=True)]
+    first = [np.searchsorted(part.bins[rows], np.arange(part.n_bins)) for part, rows in zip(binned, order, strict=True)]
     errors = np.zeros(draws)
     step = max(1, AT_A_TIME // count)
     for start in range(0, draws, step):
         luck = rng.random((min(step, draws - start), count), dtype=np.float32)
-        for own, places, begins in zip(seeds, order, first, strict=True):
-            sorted_ = own.probability[places]
+        for run, places, begins in zip(seeds, order, first, strict=True):
+            sorted_ = run.probability[places]
             apart = np.add.reduceat((luck[:, places] < sorted_) - sorted_, begins, axis=1)
             errors[start : start + len(luck)] += np.abs(apart).sum(axis=1) / count / len(seeds)
     return errors
@@ -380,62 +373,50 @@ def null_errors(seeds: Sequence[Answered], *, draws: int = NULL_DRAWS, seed: int
 def calibration_row(seeds: Sequence[Answered], *, draws: int, seed: int) -> dict[str, Any]:
     """The numbers of CALIBRATION of a contestant, whose answers of every training run are of the same rows."""
     groups = Groups.of(seeds[0].groups)
-    errors, null = np.array([calibration_error(own) for own in seeds]), null_errors(seeds, seed=seed)
-    drawn = np.stack([_error_draws(own, groups, draws, seed) for own in seeds], axis=1)
+    errors, null = np.array([calibration_error(run) for run in seeds]), null_errors(seeds, seed=seed)
+    drawn = np.stack([_error_draws(run, groups, draws, seed) for run in seeds], axis=1)
     # Resampling adds noise of its own to an error, which is never below 0: draws are moved to lie around the estimate.
     error = evidence(errors, drawn - drawn.mean(axis=0) + errors, groups, np.random.default_rng(seed))
-    briers = np.array([own.brier.mean() for own in seeds])
-    brier_draws = np.stack([_mean_draws(own.brier, groups, draws, seed) for own in seeds], axis=1)
-    brier = evidence(briers, brier_draws, groups, np.random.default_rng(seed))
+    ones, briers = np.ones((1, groups.index.size)), np.array([run.brier.mean() for run in seeds])
+    each = [ratio_draws(run.brier[None], ones, groups, draws, np.random.default_rng(seed)) for run in seeds]
+    brier = evidence(briers, np.hstack(each), groups, np.random.default_rng(seed))
     return {
         **{"error": float(errors.mean()), "low": max(error.low, 0.0), "high": min(error.high, 1.0)},
         "if_calibrated": float(null.mean()),
         "if_calibrated_high": float(np.quantile(null, 1 - LEVEL)),
         "p": float((np.count_nonzero(null >= errors.mean() - 1e-12) + 1) / (len(null) + 1)),
-        "overconfidence": float(np.mean([own.probability.mean() - own.is_right.mean() for own in seeds])),
+        "overconfidence": float(np.mean([run.probability.mean() - run.is_right.mean() for run in seeds])),
         **{"brier": float(briers.mean()), "brier_low": max(brier.low, 0.0), "brier_high": min(brier.high, 2.0)},
         **{"n_seeds": len(seeds), "n_answers": len(seeds[0].probability), "n_groups": groups.count},
     }
 
 
-def _error_draws(own: Answered, groups: Groups, draws: int, seed: int) -> FloatArray:
+def _error_draws(run: Answered, groups: Groups, draws: int, seed: int) -> FloatArray:
     """Errors ``[draws]`` on resampled groups, in the bins of all answers."""
-    binned = equal_mass(own.probability)
+    binned = equal_mass(run.probability)
     code, size = groups.index * binned.n_bins + binned.bins, groups.count * binned.n_bins
-    apart = np.bincount(code, own.is_right - own.probability, size).reshape(groups.count, -1)
+    apart = np.bincount(code, run.is_right - run.probability, size).reshape(groups.count, -1)
     sizes = np.bincount(groups.index, minlength=groups.count).astype(float)
     blocks = group_weights(groups, draws, np.random.default_rng(seed))
     return np.concatenate([np.abs(weights @ apart).sum(axis=1) / (weights @ sizes) for weights in blocks])
 
 
-def _mean_draws(values: FloatArray, groups: Groups, draws: int, seed: int) -> FloatArray:
-    """Means ``[draws]`` of values ``[n]`` on resampled groups."""
-    sums = np.bincount(groups.index, values, groups.count)
-    sizes = np.bincount(groups.index, minlength=groups.count).astype(float)
-    blocks = group_weights(groups, draws, np.random.default_rng(seed))
-    return np.concatenate([(weights @ sums) / (weights @ sizes) for weights in blocks])
-
-
 def reliability_rows(seeds: Sequence[Answered], *, draws: int, seed: int) -> list[dict[str, Any]]:
     """The rows of RELIABILITY of a contestant: the bins of the answers of all training runs together."""
-    probability = np.concatenate([own.probability for own in seeds])
-    is_right = np.concatenate([own.is_right for own in seeds])
-    groups, binned = Groups.of(np.concatenate([own.groups for own in seeds])), equal_mass(probability)
+    probability = np.concatenate([run.probability for run in seeds])
+    is_right = np.concatenate([run.is_right for run in seeds])
+    groups, binned = Groups.of(np.concatenate([run.groups for run in seeds])), equal_mass(probability)
     # Shares ``[draws, bins]`` of right answers on resampled groups; NaN where a draw has none of a bin.
-    code, size = groups.index * binned.n_bins + binned.bins, groups.count * binned.n_bins
-    right, every = (np.bincount(code, values, size).reshape(groups.count, -1) for values in (is_right, None))
-    blocks = group_weights(groups, draws, np.random.default_rng(seed))
-    sums = [(weights @ right, weights @ every.astype(float)) for weights in blocks]
-    hits, counts = (np.concatenate(part) for part in zip(*sums, strict=True))
-    drawn = np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
+    of_bin = binned.bins == np.arange(binned.n_bins)[:, None]
+    drawn = ratio_draws(of_bin * is_right, of_bin * 1.0, groups, draws, np.random.default_rng(seed))
     rows = []
     for number in range(binned.n_bins):
-        own = np.flatnonzero(binned.bins == number)
-        share, inside = float(is_right[own].mean()), Groups.of(groups.index[own])
+        members = np.flatnonzero(binned.bins == number)
+        share, inside = float(is_right[members].mean()), Groups.of(groups.index[members])
         apart = evidence([share], drawn[:, [number]], inside, np.random.default_rng(seed))
         low, high = np.clip((apart.low, apart.high), 0.0, 1.0)
-        shown = {"bin": number + 1, "probability": float(probability[own].mean()), "right": share}
-        rows.append({**shown, "low": low, "high": high, "n": len(own)})
+        shown = {"bin": number + 1, "probability": float(probability[members].mean()), "right": share}
+        rows.append({**shown, "low": low, "high": high, "n": len(members)})
     return rows
 
 
@@ -468,9 +449,9 @@ def rationale_rows(store: Store, contestants: Iterable[tuple[str, Sequence[Recor
         if records and all(FILE in record.files for record in records):
             seeds = [_repeats(store, record) for record in records]
             gold = [true for true, _ in seeds[0]]
-            rows += _scored(name, seeds, len(seeds))
+            rows += _score_rows(name, seeds, len(seeds))
     for name, constant in CONSTANTS.items() if gold else ():
-        rows += _scored(name, [[(true, [constant(marks) for marks in true]) for true in gold]], 0)
+        rows += _score_rows(name, [[(true, [constant(marks) for marks in true]) for true in gold]], 0)
     return rows
 
 
@@ -480,14 +461,14 @@ def _repeats(store: Store, record: Record) -> list[tuple[Side, Side]]:
     sides = [[_marks(text) for text in table[name].to_pylist()] for name in ("gold", "predicted")]
     folds = table["fold"].to_numpy() if "fold" in table.column_names else np.ones(table.num_rows, dtype=int)
     places = [np.flatnonzero(folds == number) for number in np.unique(folds)]
-    return [([sides[0][row] for row in own], [sides[1][row] for row in own]) for own in places]
+    return [([sides[0][row] for row in rows], [sides[1][row] for row in rows]) for rows in places]
 
 
 def _marks(text: str) -> Marks:
     return np.array([mark == "1" for mark in text], dtype=bool)
 
 
-def _scored(name: str, seeds: Sequence[Sequence[tuple[Side, Side]]], n_seeds: int) -> list[dict[str, Any]]:
+def _score_rows(name: str, seeds: Sequence[Sequence[tuple[Side, Side]]], n_seeds: int) -> list[dict[str, Any]]:
     """A row per form: means over repeats of every seed, then over seeds."""
     texts = [marks for gold, _ in seeds[0] for marks in gold]
     return [

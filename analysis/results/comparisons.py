@@ -19,8 +19,6 @@ What it teaches is the mean of its gains as an intermediate over targets, what i
 intermediates.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,8 +137,8 @@ def _is_same_test(pairs: Sequence[tuple[Store, list[PlannedCell]]]) -> bool:
 def _gain_draws(column: ScoredColumn) -> Iterator[tuple[str, FloatArray]]:
     """The resampled gain [draws] of every intermediate of a column, means over seeds."""
     lanes: dict[str | None, list[int]] = {}
-    for lane, place in column.lanes.items():
-        lanes.setdefault(lane.intermediate, []).append(place)
+    for lane, lane_index in column.lanes.items():
+        lanes.setdefault(lane.intermediate, []).append(lane_index)
     alone = lanes.pop(None, [])
     for name, places in lanes.items():
         if alone and name is not None:
@@ -152,8 +150,8 @@ def _gain_draws(column: ScoredColumn) -> Iterator[tuple[str, FloatArray]]:
 
 def spread(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Each setting's value; where targets have others, how many have each, or of many values their range."""
-    names = dict.fromkeys(name for own in settings for name in own)
-    return {name: _values(Counter(own.get(name, NOT_GIVEN) for own in settings)) for name in names}
+    names = dict.fromkeys(name for setting in settings for name in setting)
+    return {name: _values(Counter(setting.get(name, NOT_GIVEN) for setting in settings)) for name in names}
 
 
 def _values(counts: Mapping[str, int]) -> str:
@@ -208,11 +206,11 @@ def nadeau_bengio(values: ArrayLike, ratio: float) -> Corrected:
 
     For example, ten repeats of 75/5/20 have the ratio .27, and a standard error 1.9 times the plain one.
     """
-    own = np.asarray(values, dtype=np.float64)
-    count, mean = own.size, float(own.mean()) if own.size else np.nan
-    if count < 2 or not np.isfinite(own).all():
+    sample = np.asarray(values, dtype=np.float64)
+    count, mean = sample.size, float(sample.mean()) if sample.size else np.nan
+    if count < 2 or not np.isfinite(sample).all():
         return Corrected(mean, np.nan, np.nan, np.nan)
-    error = float(np.sqrt((1 / count + ratio) * own.var(ddof=1)))
+    error = float(np.sqrt((1 / count + ratio) * sample.var(ddof=1)))
     half = float(stdtrit(count - 1, 1 - LEVEL / 2)) * error
     if error == 0:
         return Corrected(mean, mean, mean, float(mean == 0))
@@ -228,18 +226,18 @@ def pairwise(
     """
     pairs = list(combinations(range(len(scores)), 2))
     differences = np.array([scores[a] - scores[b] for a, b in pairs]).reshape(len(pairs), -1)
-    own = [nadeau_bengio(difference, ratio) for difference in differences]
-    is_tested = np.array([np.isfinite(pair.p) for pair in own], dtype=bool)
+    corrected = [nadeau_bengio(difference, ratio) for difference in differences]
+    is_tested = np.array([np.isfinite(pair.p) for pair in corrected], dtype=bool)
     adjusted = np.full(len(pairs), np.nan)
     if is_tested.any():
-        p = np.array([pair.p for pair in own])[is_tested]
+        p = np.array([pair.p for pair in corrected])[is_tested]
         sizes = _drawn_sizes(differences[is_tested], draws, rng)
         df, column = differences.shape[1] - 1, ("", "")
         observed = -ndtri(np.maximum(p, np.finfo(float).tiny) / 2)  # of a normal deviate with the p of that t
         tests = [GainTest(column, 0, *test, df=df) for test in zip(observed, sizes.T, strict=True)]
         (reach,), _ = reaches(enumerate(tests))
         adjusted[is_tested] = np.maximum(step_down([reach])[0], p)  # drawn, it may fall below by chance
-    return own, adjusted
+    return corrected, adjusted
 
 
 def _drawn_sizes(differences: FloatArray, draws: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -271,12 +269,9 @@ def repeats_of(store: Store, records: Sequence[Record]) -> Repeats:
     """The scores of records with repeats, one record per seed, from their predictions."""
     counts = records[0].results["folds"]
     ratio = sum(part["n_test"] for part in counts) / sum(part["n_train"] for part in counts)
-    return Repeats(np.mean([_scores(store, record) for record in records], axis=0), ratio)
-
-
-def _scores(store: Store, record: Record) -> FloatArray:
-    measure = MEASURES[record.results["metric"]]
-    return np.array([measure(*answers) for answers in answers_by_repeat(store, record)])
+    measure = MEASURES[records[0].results["metric"]]
+    scores = [[measure(*answers) for answers in answers_by_repeat(store, record)] for record in records]
+    return Repeats(np.mean(scores, axis=0), ratio)
 
 
 def answers_by_repeat(store: Store, record: Record) -> list[Answers]:
@@ -284,7 +279,7 @@ def answers_by_repeat(store: Store, record: Record) -> list[Answers]:
     shown = predictions(store, record)
     repeat = pq.ParquetFile(store.open(record.key, "test.parquet")).read(["fold"])["fold"].to_numpy()
     each = [repeat == number for number in np.unique(repeat)]
-    return [(shown.labels[own], shown.decisions[own]) for own in each]
+    return [(shown.labels[rows], shown.decisions[rows]) for rows in each]
 
 
 FULL = "full"
@@ -321,12 +316,12 @@ def context_by_task(probed: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
 def _part(part: str, swapped: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for row in swapped.itertuples():
-        own = gains.loc[gains[ENDS[part]] == row.target, "points"].to_numpy(float)
-        if not len(own):
+        points = gains.loc[gains[ENDS[part]] == row.target, "points"].to_numpy(float)
+        if not len(points):
             continue
-        mean, low, high = over_targets(own)
+        mean, low, high = over_targets(points)
         lost = {"sensitivity": row.drop, "sensitivity_low": row.drop_low, "sensitivity_high": row.drop_high}
-        gained = {"mean": mean, "low": low, "high": high, "n": len(own)}
+        gained = {"mean": mean, "low": low, "high": high, "n": len(points)}
         rows.append({"part": part, "task": row.target, **{name: 100 * x for name, x in lost.items()}, **gained})
     frame = pd.DataFrame(rows, columns=[name for name in BY_TASK if name != "rho"])
     rho = frame["sensitivity"].rank().corr(frame["mean"].rank()) if len(frame) >= FEWEST else np.nan

@@ -10,8 +10,6 @@ A contestant whose cells were predicted from the test rows' own answers (``leaki
 rank: it stands last, is tied with nobody, and changes no rank, tie or corrected p of the others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -156,10 +154,10 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
             column = column_of(store, cells, draws=draws, seed=seed)
             classes = manifest["tasks"][column.target]["classes"]
             is_repeated = manifest["study"].get("protocol", {}).get("repeats", 1) > 1
-            own = _column_rows(store, column, contestants, classes, is_repeated)
-            own = _over_repeats(store, own, contestants, column) if is_repeated else own
-            beside = _beside(store, manifest, column, contestants, draws, seed)
-            for kept, of_column in zip(rows, (*own, *beside), strict=True):
+            tables = _column_rows(store, column, contestants, classes, is_repeated)
+            tables = _over_repeats(store, tables, contestants, column) if is_repeated else tables
+            further = _further(store, manifest, column, contestants, draws, seed)
+            for kept, of_column in zip(rows, (*tables, *further), strict=True):
                 kept += of_column
     declared = BOARD, PAIRS, CLASSES, answers.RATIONALES, answers.PEOPLE, answers.CALIBRATION, answers.RELIABILITY
     return Leaderboard(*(framed(pd.DataFrame(part), of) for part, of in zip(rows, declared, strict=True)))
@@ -168,8 +166,8 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
 def contestants_of(done: pd.DataFrame) -> Iterator[Contestant]:
     """Those of a target and setting among finished cells: alone, the picked transfer, then systems by name."""
     for role in SCORED_ALONE:
-        if len(own := done[done.role == role]):
-            yield Contestant("adapter alone" if role == BASELINE else role_of(role).trains, _by_seed(own))
+        if len(cells := done[done.role == role]):
+            yield Contestant("adapter alone" if role == BASELINE else role_of(role).trains, _by_seed(cells))
     transfers = done[done.role == TRANSFER]
     if (picked := picked_transfer(transfers)) is not None:
         yield Contestant(f"adapter on {picked}", _by_seed(transfers[transfers.intermediate == picked]))
@@ -200,22 +198,22 @@ def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[Contestant], 
         for contestant in contestants
     }
     for row in board:
-        own = scores[row["system"]]
-        mean = nadeau_bengio(own.scores, own.ratio)
+        repeated = scores[row["system"]]
+        mean = nadeau_bengio(repeated.scores, repeated.ratio)
         low, high = np.clip((mean.low, mean.high), *RANGE[row["metric"]])
-        row |= {"score": mean.mean, "low": low, "high": high, "conditional": f"{own.scores.size} repeats"}
+        row |= {"score": mean.mean, "low": low, "high": high, "conditional": f"{repeated.scores.size} repeats"}
     ratio = next(iter(scores.values())).ratio
     for pair in pairs:
         difference = nadeau_bengio(100 * scores[pair["a"]].scores - 100 * scores[pair["b"]].scores, ratio)
         pair |= {"points": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
-    ranked = [own for own in contestants if not own.is_leaking]
-    together = 100 * np.array([scores[own.name].scores for own in ranked])
+    ranked = [system for system in contestants if not system.is_leaking]
+    together = 100 * np.array([scores[system.name].scores for system in ranked])
     _, adjusted = pairwise(together, ratio, draws=len(column.draws), rng=column.rng("repeats"))
     p_max = {(a.name, b.name): float(p) for (a, b), p in zip(combinations(ranked, 2), adjusted, strict=True)}
     for pair in pairs:
         pair["p_max"] = p_max.get((pair["a"], pair["b"]), np.nan)
         pair["significant"] = bool(pair["p_max"] <= LEVEL)
-    return _ranked(board, pairs), pairs, *others
+    return _ranks(board, pairs), pairs, *others
 
 
 def _column_rows(
@@ -224,27 +222,36 @@ def _column_rows(
     where = {"target": column.target, "setting": column.setting}
     pairs = [where | pair for pair in _pairs(column, contestants)]
     board, of_classes_ = [], []
-    records_of = {own.name: [store.get(cell.key) for cell in own.cells] for own in contestants}
+    records_of = {system.name: [store.get(cell.key) for cell in system.cells] for system in contestants}
     for contestant in contestants:
         records = records_of[contestant.name]
         decided = _answers(store, records, is_repeated)
         of_classes_ += [where | {"system": contestant.name} | row for row in _class_rows(decided, classes)]
         board.append(where | _row(store, column, contestant, records) | _shares(decided))
     marked = [where | row for row in answers.rationale_rows(store, records_of.items())]
-    return _ranked(board, pairs), pairs, of_classes_, marked
+    return _ranks(board, pairs), pairs, of_classes_, marked
 
 
-def _beside(
+def _further(
     store: Store, manifest: Manifest, column: ScoredColumn, contestants: Sequence[Contestant], draws: int, seed: int
 ) -> _Rows:
     """Rows of people, calibration and reliability of a column; who was told the answers is in none of them."""
     where, options = {"target": column.target, "setting": column.setting}, {"draws": draws, "seed": seed}
-    records = {own.name: [store.get(cell.key) for cell in own.cells] for own in contestants if not own.is_leaking}
-    people = _people(store, manifest, column, records, draws, seed)
+    records = {row.name: [store.get(cell.key) for cell in row.cells] for row in contestants if not row.is_leaking}
+    shown = next((predictions(store, runs[0]) for runs in records.values()), None)
+    marks = None if shown is None else answers.stored_marks(store, manifest, column.target, shown.ids)
+    people = []
+    if shown is not None and marks is not None:  # several annotators have marked the test rows
+        facts = manifest["tasks"][column.target]
+        annotated = answers.Annotated.of(marks, 0 if facts["metric"] == "pearson_r" else len(facts["classes"]))
+        answered = [(name, [predictions(store, record) for record in runs]) for name, runs in records.items()]
+        people = answers.people_rows(annotated, facts["metric"], shown.groups, answered, **options)
+    for row in people:
+        row["low"], row["high"] = np.clip((row["low"], row["high"]), *RANGE[row["metric"]])
     calibration, reliability = [], []
-    for name, own in records.items():
-        if all(map(answers.has_probabilities, own)):
-            seeds = [answers.answered_of(store, record) for record in own]
+    for name, runs in records.items():
+        if all(map(answers.has_probabilities, runs)):
+            seeds = [answers.answered_of(store, record) for record in runs]
             calibration.append({"system": name, **answers.calibration_row(seeds, **options)})
             reliability += [{"system": name, **row} for row in answers.reliability_rows(seeds, **options)]
     people.sort(key=lambda row: (np.isnan(row["score"]), -row["score"]))
@@ -252,27 +259,7 @@ def _beside(
     return tuple([where | row for row in rows] for rows in (people, calibration, reliability))
 
 
-def _people(
-    store: Store,
-    manifest: Manifest,
-    column: ScoredColumn,
-    records: Mapping[str, Sequence[Record]],
-    draws: int,
-    seed: int,
-) -> list[dict[str, Any]]:
-    """One annotator and the contestants against the other annotators; nothing where rows have one label each."""
-    seeds = {name: [predictions(store, record) for record in own] for name, own in records.items()}
-    shown = next((own[0] for own in seeds.values()), None)
-    marks = None if shown is None else answers.stored_marks(store, manifest, column.target, shown.ids)
-    if shown is None or marks is None:
-        return []
-    facts = manifest["tasks"][column.target]
-    annotated = answers.Annotated.of(marks, 0 if facts["metric"] == "pearson_r" else len(facts["classes"]))
-    rows = answers.people_rows(annotated, facts["metric"], shown.groups, list(seeds.items()), draws=draws, seed=seed)
-    return answers.in_range(rows, facts["metric"])
-
-
-def _ranked(board: list[dict[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _ranks(board: list[dict[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows from the highest score to the lowest, with ranks and ties."""
     scores = np.array([np.nan if row["is_leaking"] else row["score"] for row in board])
     best = board[int(np.nanargmax(scores))]["system"] if np.isfinite(scores).any() else ""
@@ -286,15 +273,15 @@ def _is_tied(name: str, best: str, pairs: Sequence[Mapping[str, Any]]) -> Any:  
     """Whether a contestant differs from the best by no more than chance; the best is tied with itself."""
     if name == best:
         return True
-    own = next((pair for pair in pairs if {pair["a"], pair["b"]} == {name, best}), None)
-    return pd.NA if own is None or np.isnan(own["p_max"]) else not own["significant"]
+    test = next((pair for pair in pairs if {pair["a"], pair["b"]} == {name, best}), None)
+    return pd.NA if test is None or np.isnan(test["p_max"]) else not test["significant"]
 
 
 def _row(store: Store, column: ScoredColumn, contestant: Contestant, records: Sequence[Record]) -> dict[str, Any]:
     first, lanes = contestant.cells[0], contestant.lanes(column, contestant.seeds)
     scores = column.scores[lanes]
-    own = evidence(scores, column.draws[:, lanes], column.groups, column.rng(contestant.name))
-    low, high = np.clip((own.low, own.high), *RANGE[first.metric])
+    estimate = evidence(scores, column.draws[:, lanes], column.groups, column.rng(contestant.name))
+    low, high = np.clip((estimate.low, estimate.high), *RANGE[first.metric])
     return {
         "system": contestant.name,
         "role": first.role,
@@ -303,11 +290,11 @@ def _row(store: Store, column: ScoredColumn, contestant: Contestant, records: Se
         "score": float(scores.mean()),
         "low": low,
         "high": high,
-        "validation": float(np.mean([_number(record.results["validation"]) for record in records])),
+        "validation": float(np.mean(np.array([record.results["validation"] for record in records], dtype=float))),
         "n_seeds": len(records),
         "parameters": parameters(store, records[0]),
         "seconds": float(np.mean([record.provenance["wall_seconds"] for record in records])),
-        **_asked(records),
+        **_answer_facts(records),
         "n_test": column.n_test,
         "n_groups": column.groups.count,
         "conditional": conditional_on(len(records)),
@@ -315,7 +302,7 @@ def _row(store: Store, column: ScoredColumn, contestant: Contestant, records: Se
     }
 
 
-def _asked(records: Sequence[Record]) -> dict[str, float]:
+def _answer_facts(records: Sequence[Record]) -> dict[str, float]:
     """Of a model that was asked: the price of its answers, how well repeats agree, and the share without an answer."""
     results = [record.results for record in records]
     return {
@@ -343,9 +330,9 @@ def _class_rows(decided: Sequence[Sequence[Answers]], classes: Sequence[str]) ->
     scores = [[of_classes(*part) for part in of_seed] for of_seed in decided]
     rows = []
     for index in sorted({index for of_seed in scores for part in of_seed for index in part}):
-        own = [part[index] for of_seed in scores for part in of_seed if index in part]
+        values = [part[index] for of_seed in scores for part in of_seed if index in part]
         named = classes[index] if index < len(classes) else f"class {index}"
-        means = {name: float(np.mean([score[place] for score in own])) for place, name in enumerate(SCORES)}
+        means = {name: float(np.mean([score[number] for score in values])) for number, name in enumerate(SCORES)}
         rows.append({"class": named, **means, "n": sum(part[index][3] for part in scores[0] if index in part)})
     return rows
 
@@ -358,13 +345,9 @@ def _shares(decided: Sequence[Sequence[Answers]]) -> dict[str, float]:
     shares = {"accuracy": float(np.mean([accuracy(*part) for part in parts]))}
     scores = [np.array(list(of_classes(*part).values()), dtype=np.float64) for part in parts]  # [classes, scores and n]
     for average, weights in (("macro", np.ones_like), ("weighted", np.asarray)):
-        means = np.mean([np.average(own[:, :3], axis=0, weights=weights(own[:, 3])) for own in scores], axis=0)
+        means = np.mean([np.average(score[:, :3], axis=0, weights=weights(score[:, 3])) for score in scores], axis=0)
         shares |= {f"{average}_{name}": float(mean) for name, mean in zip(SCORES, means, strict=True)}
     return shares
-
-
-def _number(value: float | None) -> float:
-    return np.nan if value is None else float(value)
 
 
 def parameters(store: Store, record: Record) -> int | None:
@@ -385,12 +368,12 @@ def _pairs(column: ScoredColumn, contestants: Sequence[Contestant]) -> list[dict
     rows: list[dict[str, Any]] = []
     tests = []
     for position, (a, b) in enumerate(combinations(contestants, 2)):
-        points, own = _difference(column, a, b)
+        points, estimate = _difference(column, a, b)
         rows.append({"a": a.name, "b": b.name, "points": points, "p_max": np.nan})
-        rows[-1] |= {"low": 100 * own.low, "high": 100 * own.high, "p": own.p}
-        if np.isfinite(own.p) and not (a.is_leaking or b.is_leaking):
+        rows[-1] |= {"low": 100 * estimate.low, "high": 100 * estimate.high, "p": estimate.p}
+        if np.isfinite(estimate.p) and not (a.is_leaking or b.is_leaking):
             where = (column.target, column.setting)
-            tests.append((position, GainTest.of(points / 100, own, where, column.entropy)))
+            tests.append((position, GainTest.of(points / 100, estimate, where, column.entropy)))
     columns, _ = reaches(tests)
     for reach, adjusted in zip(columns, [step_down([reach])[0] for reach in columns], strict=True):
         for position, p in zip(reach.positions, adjusted, strict=True):
@@ -406,7 +389,7 @@ def _difference(column: ScoredColumn, a: Contestant, b: Contestant) -> tuple[flo
     if not shared:
         return np.nan, _UNTESTED
     top, base = few.lanes(column, shared), many.lanes(column, [*shared, *further])
-    own = difference_evidence(
+    estimate = difference_evidence(
         column.scores[top],
         column.scores[base],
         column.draws[:, top],
@@ -415,7 +398,7 @@ def _difference(column: ScoredColumn, a: Contestant, b: Contestant) -> tuple[flo
         column.rng(a.name, b.name),
     )
     points = 100 * float(column.scores[top].mean() - column.scores[base].mean())
-    return (points, own) if few is a else (-points, replace(own, low=-own.high, high=-own.low))
+    return (points, estimate) if few is a else (-points, replace(estimate, low=-estimate.high, high=-estimate.low))
 
 
 _UNTESTED = Evidence(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.empty(0, np.float32))

@@ -144,25 +144,22 @@ def joint_tests(
     The tests have the same groups. A draw gives every group a standard normal weight (Chernozhukov, Chetverikov and
     Kato 2013), the same for all tests: draws are normal deviates that depend on each other as the tests do.
     """
-    places = [place for place, test in enumerate(tests) if test.is_testable]
+    places = [index for index, test in enumerate(tests) if test.is_testable]
     if not places:
         return []
-    scaled = np.stack([tests[place].terms / tests[place].error for place in places], axis=1)
+    scaled = np.stack([tests[index].terms / tests[index].error for index in places], axis=1)
     drawn = np.concatenate(
         [
             np.abs(rng.standard_normal((min(DRAWS_AT_A_TIME, draws - start), len(scaled))) @ scaled).astype(np.float32)
             for start in range(0, draws, DRAWS_AT_A_TIME)
         ]
     )
-    return [
-        (place, GainTest((columns[place], ""), "table", _deviate(tests[place]), np.ascontiguousarray(sizes)))
-        for place, sizes in zip(places, drawn.T, strict=True)
-    ]
-
-
-def _deviate(test: TwoMeans) -> float:
-    """The size of a difference, as of a normal deviate that is as rare as its t."""
-    return float(as_normal(np.array([abs(test.difference) / test.error]), test.df)[0])
+    made = []
+    for index, sizes in zip(places, drawn.T, strict=True):
+        test = tests[index]
+        deviate = float(as_normal(np.array([abs(test.difference) / test.error]), test.df)[0])
+        made.append((index, GainTest((columns[index], ""), "table", deviate, np.ascontiguousarray(sizes))))
+    return made
 
 
 DECIDES = "p_max_table"
@@ -219,11 +216,11 @@ class Rated:
         if groups < 2:
             raise BadInput(f"--group: {counted(groups, 'group')} with ratings; errors need two, and want thirty")
         for name in self.intents:
-            known = self.intents[name].dropna()
-            if not (known == 1).any():
-                raise BadInput(f"intent {name!r}: nobody has it in {counted(len(known), 'rated row')}; leave it out")
-            if (known == 1).all():
-                raise BadInput(f"intent {name!r}: all {counted(len(known), 'rated row')} have it; leave it out")
+            defined = self.intents[name].dropna()
+            if not (defined == 1).any():
+                raise BadInput(f"intent {name!r}: nobody has it in {counted(len(defined), 'rated row')}; leave it out")
+            if (defined == 1).all():
+                raise BadInput(f"intent {name!r}: all {counted(len(defined), 'rated row')} have it; leave it out")
 
 
 def expressed(rated: Rated, *, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
@@ -244,15 +241,15 @@ def expressed(rated: Rated, *, draws: int = DRAWS, seed: int = 0) -> pd.DataFram
 
 def _means(rated: Rated, rating: str, intent: str, group: np.ndarray, count: int) -> TwoMeans:
     values, has = rated.ratings[rating].to_numpy(np.float64), rated.intents[intent].to_numpy(np.float64)
-    known = np.isfinite(values) & np.isfinite(has)
-    return TwoMeans.of(values[known], has[known] == 1, group[known], count)
+    defined = np.isfinite(values) & np.isfinite(has)
+    return TwoMeans.of(values[defined], has[defined] == 1, group[defined], count)
 
 
 def _row(rating: str, intent: str, pair: TwoMeans) -> dict[str, Any]:
     sides = {
-        f"{what}_{side}": values[place]
-        for side, place in (("with", WITH), ("without", WITHOUT))
-        for what, values in (("rows", pair.rows), ("groups", pair.groups), ("mean", pair.means), ("error", pair.errors))
+        f"{noun}_{side}": values[index]
+        for side, index in (("with", WITH), ("without", WITHOUT))
+        for noun, values in (("rows", pair.rows), ("groups", pair.groups), ("mean", pair.means), ("error", pair.errors))
     }
     ends = {"low": pair.difference - pair.half_width, "high": pair.difference + pair.half_width}
     return {
@@ -361,12 +358,12 @@ def _numbers(task: str, rows: pd.DataFrame, order: Sequence[str]) -> Array:
         if unknown := sorted(set(classes) - set(order)):
             near = nearest(unknown[0], order)
             raise BadInput(f"--levels {','.join(order)}: class {unknown[0]!r} of task {task!r} is not there{near}")
-        places: Array = classes.map({name: place for place, name in enumerate(order)}).to_numpy("float64")
+        places: Array = classes.map({name: level for level, name in enumerate(order)}).to_numpy("float64")
         return places
     numbers: Array = pd.to_numeric(classes, errors="coerce").to_numpy("float64")
     if not np.isfinite(numbers).all():
-        known = ",".join(sorted(set(classes))[:MOST_CLASSES])
-        raise BadInput(f"classes of task {task!r} are no numbers; name them from low to high, as in --levels {known}")
+        names = ",".join(sorted(set(classes))[:MOST_CLASSES])
+        raise BadInput(f"classes of task {task!r} are no numbers; name them from low to high, as in --levels {names}")
     return numbers
 
 
@@ -441,8 +438,8 @@ def _periods(texts: pd.DataFrame, facts: Mapping[str, Any]) -> Iterator[dict[str
     by_author = texts.groupby(["period", "author"])["level"].mean().unstack("period")
     for period in sorted(texts.period.unique()):
         both = by_author[[0, period]].dropna().to_numpy()
-        own = texts[texts.period == period]
-        row = {**facts, "period": period, "authors": len(both), "texts": len(own), "everyone": own["level"].mean()}
+        part = texts[texts.period == period]
+        row = {**facts, "period": period, "authors": len(both), "texts": len(part), "everyone": part["level"].mean()}
         means = {"mean": both[:, 1].mean(), "first": both[:, 0].mean()} if len(both) else {}
         compared = _change(both[:, ::-1], np.ones_like(both)) if period and len(both) else {}
         yield {**row, **means, **compared}
@@ -454,9 +451,9 @@ def by_group(scales: pd.DataFrame, author: pd.Series, group: pd.Series) -> pd.Da
     if not 2 <= len(sizes) <= MOST_GROUPS:
         raise BadInput(f"--group: {counted(len(sizes), 'group')} where 2 to {MOST_GROUPS} can be compared")
     rows = [
-        {"scale": name, "group": part, "mean": own.pop("mean"), "reference": sizes.index[0], **own}
+        {"scale": name, "group": part, "mean": facts.pop("mean"), "reference": sizes.index[0], **facts}
         for name in scales
-        for part, own in _compared(scales[name], author, group.astype(str), [str(part) for part in sizes.index])
+        for part, facts in _comparisons(scales[name], author, group.astype(str), [str(part) for part in sizes.index])
     ]
     return framed(pd.DataFrame(rows), BY_GROUP)
 
@@ -467,29 +464,29 @@ def by_level(scales: pd.DataFrame, author: pd.Series, outcome: pd.Series) -> pd.
     for name in scales:
         level, names = _classes(scales[name])
         rows += [
-            {"scale": name, "level": part, "outcome": own.pop("mean"), "reference": names[0], **own}
-            for part, own in _compared(outcome, author, level, names)
+            {"scale": name, "level": part, "outcome": facts.pop("mean"), "reference": names[0], **facts}
+            for part, facts in _comparisons(outcome, author, level, names)
         ]
     return framed(pd.DataFrame(rows), BY_LEVEL)
 
 
 def _classes(values: pd.Series) -> tuple[pd.Series, list[str]]:
     """The level of every text as a name, and the names from low to high: quarters where there are many levels."""
-    known = np.sort(values.unique())
-    if len(known) <= MOST_CLASSES:
-        names = {value: f"{value:g}" for value in known}
+    steps = np.sort(values.unique())
+    if len(steps) <= MOST_CLASSES:
+        names = {value: f"{value:g}" for value in steps}
         return values.map(names), list(names.values())
     cut = pd.qcut(values, QUARTERS, duplicates="drop")
     names = {part: f"{part.left:.3g} to {part.right:.3g}" for part in cut.cat.categories}
     return cut.map(names).astype(str), list(names.values())
 
 
-def _compared(
+def _comparisons(
     values: pd.Series, author: pd.Series, part: pd.Series, order: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """For every part of the texts its mean, and its relative change against the first part."""
     cells = values.groupby([author, part]).agg(["sum", "count"]).astype("float64")
-    sums, counts = (cells[what].unstack(fill_value=0)[list(order)] for what in ("sum", "count"))
+    sums, counts = (cells[column].unstack(fill_value=0)[list(order)] for column in ("sum", "count"))
     base = order[0]
     for name in order:
         n = counts[name].sum()

@@ -29,9 +29,10 @@ from adapters_store.archive import stored_measures
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
+from analysis.gains.baselines import ratio_draws
 from analysis.gains.cells import Manifest, planned_cells, predictions
 from analysis.gains.gains import SEED
-from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
+from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, score_draws
 from analysis.results.leaderboard import Contestant, contestants_of
 from analysis.tables import Declared, framed, interval_columns
 from tasks.errors import BadInput
@@ -104,8 +105,8 @@ class _Answers:
 
     def at(self, places: NDArray[np.int64]) -> _Answers:
         """Those of these places, which are among its own."""
-        own = np.searchsorted(self.places, places)
-        return _Answers(places, self.left_out, self.decisions[own], self.probability[own])
+        index = np.searchsorted(self.places, places)
+        return _Answers(places, self.left_out, self.decisions[index], self.probability[index])
 
 
 @dataclass(frozen=True)
@@ -122,13 +123,13 @@ def contestants_by_task(store: Store, manifest: Manifest) -> dict[str, list[Cont
     A system whose answers come from the test rows' own is not among them: it has none under another context.
     """
     every = _every(store, manifest)
-    return {target: [own for own in contestants if not own.is_leaking] for target, contestants in every.items()}
+    return {task: [system for system in contestants if not system.is_leaking] for task, contestants in every.items()}
 
 
 def not_asked(store: Store, manifest: Manifest) -> dict[str, str]:
     """The systems that no probe asks, by name, and why."""
-    every = (own for contestants in _every(store, manifest).values() for own in contestants)
-    return {own.name: "it predicted test rows from their own answers" for own in every if own.is_leaking}
+    every = (system for contestants in _every(store, manifest).values() for system in contestants)
+    return {system.name: "it predicted test rows from their own answers" for system in every if system.is_leaking}
 
 
 def _every(store: Store, manifest: Manifest) -> dict[str, list[Contestant]]:
@@ -142,34 +143,34 @@ def asked_of(
 ) -> dict[str, list[Contestant]]:
     """Of ``contestants_by_task`` those of these names and tasks; BadInput for one that is not there."""
     every, leaking = contestants_by_task(store, manifest), not_asked(store, manifest)
-    names = list(dict.fromkeys(own.name for contestants in every.values() for own in contestants))
-    for what, wanted, known in (("system", systems, names), ("task", tasks, list(every))):
+    names = list(dict.fromkeys(system.name for contestants in every.values() for system in contestants))
+    for noun, wanted, valid in (("system", systems, names), ("task", tasks, list(every))):
         for name in wanted:
-            if what == "system" and name in leaking:
+            if noun == "system" and name in leaking:
                 raise BadInput(f"system {name!r} is not probed, since {leaking[name]}; name another one")
-            if name not in known:
-                has = f"; it has {', '.join(known)}" if known else ", and no other"
-                raise BadInput(f"study {manifest['name']!r} has no finished {what} {name!r}{nearest(name, known)}{has}")
-    asked = {
-        task: [own for own in contestants if not systems or own.name in systems]
+            if name not in valid:
+                has = f"; it has {', '.join(valid)}" if valid else ", and no other"
+                raise BadInput(f"study {manifest['name']!r} has no finished {noun} {name!r}{nearest(name, valid)}{has}")
+    chosen = {
+        task: [system for system in contestants if not systems or system.name in systems]
         for task, contestants in every.items()
         if not tasks or task in tasks
     }
-    return {task: contestants for task, contestants in asked.items() if contestants}
+    return {task: contestants for task, contestants in chosen.items() if contestants}
 
 
 def probes(
-    store: Store, manifest: Manifest, asked: Mapping[str, Sequence[Contestant]], *, draws: int = DRAWS, seed: int = SEED
+    store: Store, manifest: Manifest, tasks: Mapping[str, Sequence[Contestant]], *, draws: int = DRAWS, seed: int = SEED
 ) -> pd.DataFrame:
-    """A row for every contestant ``asked`` and comparison whose probes are stored, with the columns ``PROBED``."""
+    """A row for every contestant of ``tasks`` and comparison whose probes are stored, with the columns ``PROBED``."""
     rows = []
-    for target, contestants in asked.items():
+    for target, contestants in tasks.items():
         donors = measures.donors_of(manifest, target)
         for contestant in contestants:
-            for operation, row in _compared(store, contestant, donors, draws, seed):
+            for operation, row in _comparisons(store, contestant, donors, draws, seed):
                 first = contestant.cells[0]
-                own = {"target": target, "system": contestant.name, "role": first.role, "metric": first.metric}
-                rows.append({**own, "operation": operation, **row})
+                labels = {"target": target, "system": contestant.name, "role": first.role, "metric": first.metric}
+                rows.append({**labels, "operation": operation, **row})
     return framed(pd.DataFrame(rows), PROBED)
 
 
@@ -177,15 +178,15 @@ def stored_probes(store: Store, manifest: Manifest) -> list[str]:
     """The keys of all probes of contexts that are stored; none where no adapter alone was probed."""
     if not _is_probed(store, manifest):
         return []
-    asked = ((kind, inputs) for kind, inputs in measures.probes_of(manifest) if kind == measures.PROBE)
-    return [key for key, _ in stored_measures(store, asked)]
+    planned = ((kind, inputs) for kind, inputs in measures.probes_of(manifest) if kind == measures.PROBE)
+    return [key for key, _ in stored_measures(store, planned)]
 
 
-def inserted_frame(counts: Sequence[Mapping[str, Any]], asked: Mapping[str, Sequence[Contestant]]) -> pd.DataFrame:
+def inserted_frame(counts: Sequence[Mapping[str, Any]], tasks: Mapping[str, Sequence[Contestant]]) -> pd.DataFrame:
     """Counts of empathetic replies by cell, with the cell's names and Wilson's intervals: the columns ``INSERTED``."""
     names = {
         cell.key: {"target": target, "system": contestant.name, "seed": cell.seed}
-        for target, contestants in asked.items()
+        for target, contestants in tasks.items()
         for contestant in contestants
         for cell in contestant.cells
     }
@@ -210,9 +211,9 @@ def context_sensitivity(store: Store, manifest: Manifest) -> dict[str, float]:
     if not _is_probed(store, manifest):
         return drops  # without reading a record
     for target, contestants in contestants_by_task(store, manifest).items():
-        alone = [own for own in contestants if own.cells[0].role == BASELINE]
+        alone = [system for system in contestants if system.cells[0].role == BASELINE]
         for contestant in alone:
-            pairs = _stored(store, contestant, *COMPARED[measures.SWAPPED], measures.donors_of(manifest, target))
+            pairs = _seed_answers(store, contestant, *COMPARED[measures.SWAPPED], measures.donors_of(manifest, target))
             if pairs:
                 metric, rows = contestant.cells[0].metric, _rows_of(store, contestant)
                 before, after = (_scores(metric, rows, side) for side in zip(*pairs, strict=True))
@@ -227,19 +228,19 @@ def _is_probed(store: Store, manifest: Manifest) -> bool:
     )
 
 
-def _compared(
+def _comparisons(
     store: Store, contestant: Contestant, donors: Mapping[str, str], draws: int, seed: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The comparisons of a contestant that are stored."""
     rows: TestedRows | None = None
     for name, (base, top) in COMPARED.items():
-        pairs = _stored(store, contestant, base, top, donors)
+        pairs = _seed_answers(store, contestant, base, top, donors)
         if pairs and len(pairs[0][0].places):
             rows = rows or _rows_of(store, contestant)
             yield name, _comparison(contestant.cells[0].metric, rows, pairs, name, draws, seed)
 
 
-def _stored(
+def _seed_answers(
     store: Store, contestant: Contestant, base: str, top: str, donors: Mapping[str, str]
 ) -> list[tuple[_Answers, _Answers]]:
     """Of every seed that has both probes the answers before and after, on the rows that were changed."""
@@ -328,8 +329,8 @@ def _by_chance(metric: str, rows: TestedRows, before: Sequence[_Answers], name: 
     if name not in BY_CHANCE or metric != "macro_f1":
         return float("nan")
     classes = rows.labels if name == measures.IN_CLASS else np.zeros(len(rows.labels))
-    own = [of_context_alone(a.decisions, rows.groups[a.places], classes[a.places]) for a in before]
-    return float(np.mean(own))
+    shares = [of_context_alone(a.decisions, rows.groups[a.places], classes[a.places]) for a in before]
+    return float(np.mean(shares))
 
 
 def of_context_alone(decisions: NDArray[Any], groups: NDArray[Any], classes: NDArray[Any]) -> float:
@@ -403,32 +404,32 @@ def asked_by_options(
     store: Store, manifest: Manifest, systems: Sequence[str] = (), tasks: Sequence[str] = ()
 ) -> dict[str, list[Contestant]]:
     """The systems of a study that answer by options, by task; BadInput where none of these does."""
-    asked = {
-        task: [own for own in contestants if "instruction_hash" in store.get(own.cells[0].key).spec]
+    by_task = {
+        task: [system for system in contestants if "instruction_hash" in store.get(system.cells[0].key).spec]
         for task, contestants in asked_of(store, manifest, systems, tasks).items()
     }
-    if not any(asked.values()):
+    if not any(by_task.values()):
         named = f"system {', '.join(map(repr, systems))} of study" if systems else "no system of study"
         verb = "answers" if not systems else "does not answer"
         raise BadInput(
             f"{named} {manifest['name']!r} {verb} by options; those of the kinds prompted, seq2seq and decoder do"
         )
-    return {task: contestants for task, contestants in asked.items() if contestants}
+    return {task: contestants for task, contestants in by_task.items() if contestants}
 
 
 def option_frames(
     store: Store,
     manifest: Manifest,
-    asked: Mapping[str, Sequence[Contestant]],
+    tasks: Mapping[str, Sequence[Contestant]],
     *,
     rows: int = measures.OPTIONS_ROWS,
     missing: Mapping[str, str],
     draws: int = DRAWS,
     seed: int = SEED,
 ) -> OptionFrames:
-    """The frames of every contestant ``asked`` whose answers to at most so many ``rows`` are stored."""
+    """The frames of every contestant of ``tasks`` whose answers to at most so many ``rows`` are stored."""
     compared, shares = [], []
-    for target, contestants in asked.items():
+    for target, contestants in tasks.items():
         classes = manifest["tasks"][target]["classes"]
         for contestant in contestants:
             where = {"target": target, "system": contestant.name}
@@ -452,8 +453,8 @@ class Stored:
 
     def wrong(self, arrangement: str) -> NDArray[np.int64]:
         """The answers, with another class than the label's where there is none: the next, in a circle."""
-        own = self.answers[arrangement]
-        return np.where(own == NO_ANSWER, (self.labels + 1) % self.count, own)
+        answers = self.answers[arrangement]
+        return np.where(answers == NO_ANSWER, (self.labels + 1) % self.count, answers)
 
     def scores(self, arrangement: str) -> FloatArray:
         """Macro-F1 ``[seeds]``."""
@@ -466,8 +467,8 @@ def _stored_options(store: Store, contestant: Contestant, rows: int) -> Stored |
     for cell in contestant.cells:
         inputs = {name: measures.options_inputs(cell.key, name, rows) for name in measures.ARRANGEMENTS}
         stored = {name: store.find_measure(measures.OPTIONS, inputs[name]) for name in inputs}
-        own = {name: measure.result for name, measure in stored.items() if measure}
-        seeds += [own] if len(own) == len(inputs) else []
+        results = {name: measure.result for name, measure in stored.items() if measure}
+        seeds += [results] if len(results) == len(inputs) else []
     if not seeds:
         return None
     places = np.array(seeds[0][measures.AS_ASKED]["places"], dtype=np.int64)
@@ -518,11 +519,11 @@ def _preference(stored: Stored, base: str, name: str, draws: int, seed: int) -> 
     if name not in (measures.REVERSED, measures.LETTERS_REVERSED):
         return {"prefers": ""}
     ends = (sides(stored.answers[base], stored.count) - sides(stored.answers[name], stored.count)) / 2
-    own, value = _mean_evidence(ends, stored.groups, draws, seed), float(ends.mean())
-    is_shown = own.p <= LEVEL
+    estimate, value = _mean_evidence(ends, stored.groups, draws, seed), float(ends.mean())
+    is_shown = estimate.p <= LEVEL
     return {
-        **{"preference": value, "preference_low": max(own.low, -1.0), "preference_high": min(own.high, 1.0)},
-        **{"preference_p": own.p, "prefers": "neither" if not is_shown else "first" if value > 0 else "last"},
+        **{"preference": value, "preference_low": max(estimate.low, -1.0), "preference_high": min(estimate.high, 1.0)},
+        **{"preference_p": estimate.p, "prefers": "neither" if not is_shown else "first" if value > 0 else "last"},
     }
 
 
@@ -537,10 +538,7 @@ def sides(answers: NDArray[np.int64], count: int) -> FloatArray:
 
 def _mean_evidence(values: FloatArray, groups: Groups, draws: int, seed: int) -> Evidence:
     """The evidence of the mean of ``values`` ``[seeds, n]`` over resampled groups and seeds."""
-    sums = np.stack([np.bincount(groups.index, weights=lane, minlength=groups.count) for lane in values], axis=1)
-    sizes = np.bincount(groups.index, minlength=groups.count)
-    blocks = group_weights(groups, draws, np.random.default_rng(seed))
-    drawn = np.concatenate([(weights @ sums) / (weights @ sizes)[:, None] for weights in blocks])
+    drawn = ratio_draws(values, np.ones_like(values), groups, draws, np.random.default_rng(seed))
     return evidence(values.mean(axis=1), drawn, groups, np.random.default_rng(seed))
 
 
@@ -548,8 +546,8 @@ def _shares(stored: Stored, classes: Sequence[str]) -> list[dict[str, Any]]:
     rows = []
     for name, answers in stored.answers.items():
         for position in range(stored.count):
-            place = position if name in (measures.AS_ASKED, measures.LETTERS) else stored.count - 1 - position
-            facts = {"arrangement": name, "position": position + 1, "class": classes[place]}
-            share, in_labels = float((answers == place).mean()), float((stored.labels == place).mean())
+            index = position if name in (measures.AS_ASKED, measures.LETTERS) else stored.count - 1 - position
+            facts = {"arrangement": name, "position": position + 1, "class": classes[index]}
+            share, in_labels = float((answers == index).mean()), float((stored.labels == index).mean())
             rows.append({**facts, "share": share, "in_labels": in_labels})
     return rows

@@ -286,7 +286,11 @@ def read_own_table(scores: Path, ratings: Path | None = None, tasks: Path | None
     )
     grouped["gain"] = grouped.score - grouped.baseline
     grouped["percent"] = 100 * grouped.gain / grouped.baseline.where(grouped.baseline >= SMALLEST_BASELINE)
-    grouped["standard_error"] = _standard_errors(grouped)
+    # Standard errors of mean gains over seeds, from the variance between seeds, pooled over the pairs of a target.
+    freedom = (grouped.n_seeds - 1).groupby("target").transform("sum")
+    squares = (grouped.spread.fillna(0) * (grouped.n_seeds - 1)).groupby("target").transform("sum")
+    variance = (squares / freedom.where(freedom > 0)).where(squares > 0)
+    grouped["standard_error"] = np.sqrt(variance / grouped.n_seeds)
     planned = frame.drop_duplicates(["intermediate", "target"])[["intermediate", "target", "metric"]]
     pairs = planned.merge(grouped.reset_index(), how="left", on=["intermediate", "target"])
     pairs["n_seeds"] = pairs.n_seeds.fillna(0)
@@ -315,8 +319,8 @@ def _transfers(raw: Raw) -> Iterator[Transfer]:
             )
         seed, metric = (cells[position[name]].strip() if name in position else "" for name in OPTIONAL)
         if metric and metric not in MEASURES:
-            known = nearest(metric, MEASURES) or f"; known are {', '.join(MEASURES)}"
-            raise BadRow(f"{where}: unknown metric {metric!r}{known}; leave it empty for any other")
+            hint = nearest(metric, MEASURES) or f"; known are {', '.join(MEASURES)}"
+            raise BadRow(f"{where}: unknown metric {metric!r}{hint}; leave it empty for any other")
         score, baseline = (_share(where, name, cells[position[name]]) for name in NEEDED[2:])
         yield Transfer(where, intermediate, target, seed, metric, score, baseline)
 
@@ -353,18 +357,6 @@ def _check(rows: Sequence[Transfer]) -> None:
             )
 
 
-def _standard_errors(pairs: pd.DataFrame) -> pd.Series:
-    """Standard errors of mean gains over seeds, from the variance between seeds, pooled over the pairs of a target.
-
-    Two or three seeds tell little about a single pair's variance, so a target's pairs share theirs (pooled by degrees
-    of freedom). NaN where no pair of the target has two seeds, or all seeds agree.
-    """
-    freedom = (pairs.n_seeds - 1).groupby("target").transform("sum")
-    squares = (pairs.spread.fillna(0) * (pairs.n_seeds - 1)).groupby("target").transform("sum")
-    variance = (squares / freedom.where(freedom > 0)).where(squares > 0)
-    return np.sqrt(variance / pairs.n_seeds)
-
-
 def _limits(rows: pd.DataFrame, gains: pd.DataFrame) -> Iterator[str]:
     """What the table of scores cannot tell, or lacks."""
     yield "Whether a single gain is significant: that needs the predictions behind the scores. No pair has a p."
@@ -395,9 +387,9 @@ def _task_rows(path: Path | None, names: Sequence[str], metrics: Mapping[str, st
         text = {column: row.get(column) or "" for column in COLUMNS if column not in COUNTS}
         metric = metrics.get(name, "")
         kind = text["task_type"] or (TYPES[metric != "pearson_r"] if metric else "")
-        own = {"task": name, "title": text["title"] or name, "family": text["family"] or name}
+        defaults = {"task": name, "title": text["title"] or name, "family": text["family"] or name}
         facts.append(
-            {**text, **own, "metric": metric, "task_type": kind, **{count: row.get(count) for count in COUNTS}}
+            {**text, **defaults, "metric": metric, "task_type": kind, **{count: row.get(count) for count in COUNTS}}
         )
     # What the facts do not say of the grid's tasks, and facts of other tasks.
     lines = []
@@ -424,10 +416,10 @@ def rating_rows(path: Path, names: Sequence[str]) -> _RowsAndLimits:
     rows: list[dict[str, Any]] = []
     for k, cells in enumerate(raw.rows):
         where = raw.where(k)
-        what = tuple(_text(where, name, cells[position[name]]) for name in Rating._fields[:3])
-        if (first := seen.setdefault(what, where)) != where:
-            raise BadRow(f"{where}: {what[2]} rated {what[0]} on {what[1]} at {first} too; keep one")
-        rows.append(dict(zip(Rating._fields, (*what, _number(where, "value", cells[position["value"]])), strict=True)))
+        rated = tuple(_text(where, name, cells[position[name]]) for name in Rating._fields[:3])
+        if (first := seen.setdefault(rated, where)) != where:
+            raise BadRow(f"{where}: {rated[2]} rated {rated[0]} on {rated[1]} at {first} too; keep one")
+        rows.append(dict(zip(Rating._fields, (*rated, _number(where, "value", cells[position["value"]])), strict=True)))
     kept = [row for row in rows if row["task"] in names and row["value"] == row["value"]]
     others = list(dict.fromkeys(row["task"] for row in rows if row["task"] not in names))
     if not kept:

@@ -1,7 +1,5 @@
 """How alike tasks are, from the measures that ``empathy-transfer study similarities`` keeps in the store."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 
@@ -121,11 +119,11 @@ def _task_embeddings(store: Store, manifest: Manifest, mode: str) -> dict[str, d
 def _fused_ranks(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
     """Fused ranks by (intermediate, target): every component ranks the other tasks by their cosine to the target."""
     scores: dict[tuple[str, str], float] = {}
-    for target, own in embeddings.items():
+    for target, vectors in embeddings.items():
         others = [name for name in embeddings if name != target]
         if not others:
             continue
-        lists = [[cosine(embeddings[task][name], own[name]) for task in others] for name in own]
+        lists = [[cosine(embeddings[task][name], vectors[name]) for task in others] for name in vectors]
         fused = reciprocal_rank_fusion(np.array(lists))
         scores |= {(task, target): float(score) for task, score in zip(others, fused, strict=True)}
     return scores

@@ -16,10 +16,10 @@ import pandas as pd
 from adapters_store.record import Record
 from adapters_store.roles import MERGED_ROLES, SYSTEMS, planned_role
 from adapters_store.store import Store
-from analysis.gains.baselines import baselines, learned, marked, other_gains
+from analysis.gains.baselines import baselines, learned, other_gains, with_learning
 from analysis.gains.cells import Manifest, Snapshot, cells, contamination
 from analysis.gains.comparisons import MERGED, control_means, controls, merged_gains, merged_means, retained
-from analysis.gains.gains import SEED, gains, grown, growths
+from analysis.gains.gains import SEED, gains, growths, with_growth
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import DRAWS
 from analysis.kept import NOWHERE, Kept
@@ -74,7 +74,7 @@ class StudyResults:
         """The frame of ``analysis.gains.gains.gains``, with growth, marked where the target has learned."""
         frame = self._frame("gains", gains, **({"exact": True} if self.store.exact else {}))
         growth = self.kept.frame("growth", {}, lambda: growths(self.store, self.manifest))
-        return marked(grown(frame, growth), self.learned)
+        return with_learning(with_growth(frame, growth), self.learned)
 
     @cached_property
     def learned(self) -> pd.DataFrame:
@@ -166,8 +166,8 @@ class StudyResults:
         """A task's title, by its id; what is no task is called by its name."""
         return str(self.tasks.get(task, {"title": task})["title"])
 
-    def _frame(self, what: str, compute: Callable[..., pd.DataFrame], **further: bool) -> pd.DataFrame:
+    def _frame(self, name: str, compute: Callable[..., pd.DataFrame], **further: bool) -> pd.DataFrame:
         """The frame that ``compute`` makes; beside records it hangs on the draws, and on the contacts that mark it."""
         options = {"draws": self.draws, "seed": self.seed, **further}
-        asked = {**options, "contacts": contamination(self.store, self.manifest)}
-        return self.kept.frame(what, asked, lambda: compute(self.store, self.manifest, **options))
+        inputs = {**options, "contacts": contamination(self.store, self.manifest)}
+        return self.kept.frame(name, inputs, lambda: compute(self.store, self.manifest, **options))

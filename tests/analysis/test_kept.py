@@ -1,7 +1,5 @@
 """Results that are kept: given back exactly, for equal inputs only, and never to the one who checks."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json
@@ -27,7 +25,7 @@ from adapters_store.store import MEASURE
 from analysis import kept as kept_module
 from analysis.figures.drawing import figure_of, write_figure_files
 from analysis.gains.cells import Snapshot
-from analysis.gains.gains import gains, grown, growths
+from analysis.gains.gains import gains, growths, with_growth
 from analysis.importance.question import of_study
 from analysis.kept import OURS, Kept, Unkept, packed_frame, unpacked_frame, version_of
 from analysis.report import report
@@ -91,7 +89,7 @@ def gains_of(store, manifest, **options):
 
 def computed_gains(store, manifest):
     """What frames have of gains where nothing was kept, and no words were run."""
-    return grown(gains(store, manifest, draws=DRAWS), growths(store, manifest))
+    return with_growth(gains(store, manifest, draws=DRAWS), growths(store, manifest))
 
 
 def kept_files(store, what=""):
@@ -142,8 +140,13 @@ def frames(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(frame=frames())
-def test_a_frame_comes_back_as_it_was(frame):
-    assert_same(frame, unpacked_frame(json.loads(json.dumps(packed_frame(frame)))))
+def test_a_frame_comes_back_as_it_was_or_is_refused(frame):
+    try:
+        packed = packed_frame(frame)
+    except Unkept:
+        assert "object" in map(str, frame.dtypes)
+    else:
+        assert_same(frame, unpacked_frame(json.loads(json.dumps(packed))))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,6 @@ def test_a_frame_comes_back_as_it_was(frame):
         pd.DataFrame({"a": [1, 2]}, index=[1, 2]),
         pd.DataFrame({"a": [1, 2]}).set_axis([3], axis=1),
         pd.DataFrame({"a": [object()]}),
-        pd.DataFrame({"a": pd.to_datetime(["2024-01-01"])}),
         pd.DataFrame([[1, 2]], columns=["a", "a"]),
     ],
 )
@@ -283,7 +285,7 @@ def test_a_damaged_result_is_computed_anew_and_replaced(study, caplog, damage):
     (path,) = kept_files(study[0], "gains")
     raw = path.read_bytes()
     body = unseal(raw, path)
-    body["result"]["frame"]["frame"]["rows"] += 1
+    body["result"]["frame"]["frame"] = body["result"]["frame"]["frame"][::-1]
     others = {"changed": raw.replace(b"A", b"B", 1), "cut short": raw[:-9], "empty": b""}
     path.write_bytes(others.get(damage, seal(body)))
     assert_same(first, gains_of(*study))
@@ -354,7 +356,7 @@ def test_another_command_that_keeps_the_same_at_once_is_no_matter(study, monkeyp
         return real(*given, **options)
 
     monkeypatch.setattr(study_results, "gains", meanwhile)
-    assert_same(gains_of(*study), grown(real(*study, draws=DRAWS), growths(*study)))
+    assert_same(gains_of(*study), with_growth(real(*study, draws=DRAWS), growths(*study)))
     assert len(kept_files(study[0], "gains")) == 1
     assert caplog.text == ""
 

@@ -1,7 +1,5 @@
 """The paper's own numbers: its scores as a finished study, what its tables print of a task, and our rows beside it."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -182,7 +180,7 @@ def verdict_of(task: Task, published: PublishedTask, data: Path, ids: Path | Non
         return missing(published, "data missing"), {"train/validation/test": "-", "%": "-", "printed %": printed}
     sizes = [len(getattr(splits, name)) for name in NAMES]
     is_drawn = any(warning.startswith("approximate") for warning in splits.warnings)
-    marks = ["~" if is_drawn and name not in splits.known else "" for name in NAMES]
+    marks = ["~" if is_drawn and name not in splits.published else "" for name in NAMES]
     return audit(published, _labels_of_rows(splits, rows)), {
         "train/validation/test": "/".join(f"{mark}{size}" for mark, size in zip(marks, sizes, strict=True)),
         "%": "/".join(f"{100 * size / sum(sizes):.1f}" for size in sizes),
@@ -195,7 +193,7 @@ def _labels_of_rows(splits: Splits, rows: Sequence[Example]) -> Mapping[str, Lab
     parts = {name: getattr(splits, name) for name in NAMES}
     nested = [row for part in parts.values() for row in part]
     everything = nested if len({row.id for row in nested}) < len(nested) else rows
-    parts_by_name = {name: parts[name] for name in splits.known}
+    parts_by_name = {name: parts[name] for name in splits.published}
     return {name: _answers(splits.task.label, part) for name, part in {"all": everything, **parts_by_name}.items()}
 
 

@@ -1,7 +1,5 @@
 """The leaderboard and the reliability of probabilities as figures: in proportion, and legible for 2 to 60 tasks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """A look at a scored corpus: its numbers against ones made by hand, and its figures with their CSV."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Pictures and coloured squares, held against those of the libraries' own, slower ways."""
 
-from __future__ import annotations
-
 import io
 import re
 import zlib
@@ -20,7 +18,7 @@ DPI = 70
 STREAM = rb"stream\r?\n(.*?)\r?\nendstream"
 
 
-def _figure() -> Figure:
+def _figure():
     figure = figure_of(3.0, 2.4, "A title\nof two lines")
     axes = figure.subplots()
     axes.bar(["one", "two", "a long name"], [1, 3, 2], label="bars")
@@ -29,7 +27,7 @@ def _figure() -> Figure:
     return figure
 
 
-def _saved(figure: Figure) -> dict[str, bytes]:
+def _saved(figure):
     """PNG and SVG as ``savefig`` writes them, places sought for the first."""
     png, svg = io.BytesIO(), io.BytesIO()
     figure.savefig(png, format="png", dpi=DPI)
@@ -38,12 +36,12 @@ def _saved(figure: Figure) -> dict[str, bytes]:
     return {"png": png.getvalue(), "svg": svg.getvalue()}
 
 
-def test_pictures_are_the_bytes_that_savefig_writes() -> None:
+def test_pictures_are_the_bytes_that_savefig_writes():
     with plain_text_settings("salt"):
         assert pictures(_figure(), DPI) == _saved(_figure())
 
 
-def test_squares_have_the_colours_of_a_heatmap_of_seaborn() -> None:
+def test_squares_have_the_colours_of_a_heatmap_of_seaborn():
     values = np.array([[0.5, -3.0, np.nan], [9.0, 0.0, 1.25]])
     ours, theirs = (Figure().subplots() for _ in range(2))
     colour_squares(ours, values, colours="RdBu", least=-2.0, most=2.0, bar={"extend": "both"})
@@ -58,7 +56,7 @@ def test_squares_have_the_colours_of_a_heatmap_of_seaborn() -> None:
     assert faces[0][2][3] == 0  # what is not defined has no colour
 
 
-def test_a_pdf_has_every_letter_in_its_font_and_no_table_that_places_letters() -> None:
+def test_a_pdf_has_every_letter_in_its_font_and_no_table_that_places_letters():
     before = list(Options().drop_tables)
     with plain_text_settings("salt"), mpl.rc_context({"pdf.fonttype": 42}):
         content = file_of(_figure(), "pdf")

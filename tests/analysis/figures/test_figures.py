@@ -1,8 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +11,7 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> pd.DataFrame:
+def full(tmp_path):
     """Squares of a study with a missing, a collapsed and a significant cell."""
     pair = ("distress", "hope")
     study = fake_study(
@@ -26,12 +21,12 @@ def full(tmp_path: Path) -> pd.DataFrame:
     return squares(*frames, study[1], metric="macro_f1", setting="full")
 
 
-def _texts(frame: pd.DataFrame) -> list[str]:
+def _texts(frame):
     figure = heatmap(frame, title="a title", metric="macro_f1", limit=5.0)
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_there_is_a_square_for_every_row_and_column(full: pd.DataFrame) -> None:
+def test_there_is_a_square_for_every_row_and_column(full):
     assert list(dict.fromkeys(full.intermediate)) == ["", "hope", "role", "distress"]
     assert list(dict.fromkeys(full.column)) == ["Title of hope", "Title of role"]
     assert len(full) == 8
@@ -42,7 +37,7 @@ def test_there_is_a_square_for_every_row_and_column(full: pd.DataFrame) -> None:
     assert status["role", "hope"] == "done"
 
 
-def test_squares_show_score_and_marks(full: pd.DataFrame) -> None:
+def test_squares_show_score_and_marks(full):
     square = full.set_index(["intermediate", "target"]).loc[("role", "hope")]
     assert square.is_significant
     assert f"{square.score:.2f}*".removeprefix("0") in _texts(full)
@@ -51,8 +46,8 @@ def test_squares_show_score_and_marks(full: pd.DataFrame) -> None:
     assert len(_texts(full)) == 8 - 2 - 1  # nothing is written for the task on itself or the missing cell
 
 
-def test_the_legend_tells_only_what_occurs(full: pd.DataFrame) -> None:
-    def legend(frame: pd.DataFrame) -> str:
+def test_the_legend_tells_only_what_occurs(full):
+    def legend(frame):
         figure = heatmap(frame, title="", metric="macro_f1", limit=5.0)
         return " ".join(text.get_text() for text in figure.legends[0].get_texts())
 
@@ -63,21 +58,21 @@ def test_the_legend_tells_only_what_occurs(full: pd.DataFrame) -> None:
     assert "not defined" not in legend(full)
 
 
-def test_colours_are_centred_and_end_where_the_bar_says() -> None:
+def test_colours_are_centred_and_end_where_the_bar_says():
     points = pd.Series([1.0] * 99 + [-90.0])
     assert colour_limit(points) == 1.0
     assert colour_limit(pd.Series([np.nan])) == 1.0
     assert colour_limit(pd.Series([-8.0] * 5)) == 8.0
 
 
-def test_the_colour_bar_names_the_limit(full: pd.DataFrame) -> None:
+def test_the_colour_bar_names_the_limit(full):
     figure = heatmap(full, title="", metric="macro_f1", limit=5.0)
     mesh = figure.axes[0].collections[0]
     assert mesh.get_clim() == (-5.0, 5.0)
     assert "scale ends at 5.0 (95th percentile)" in figure.axes[1].get_ylabel()
 
 
-def test_texts_of_eighteen_by_eighteen_do_not_overlap() -> None:
+def test_texts_of_eighteen_by_eighteen_do_not_overlap():
     names = [f"a task with a rather long title {place:02d}" for place in range(18)]
     rows = [Square("", name, "alone", name, "baseline", 0.5) for name in names]
     rows += [Square(i, t, i, t, "done", 0.5, 3.0, True, True) for i in names for t in names]
@@ -94,10 +89,17 @@ def test_texts_of_eighteen_by_eighteen_do_not_overlap() -> None:
     assert max(label.height for label in labels) < height
 
 
+def test_a_task_that_is_an_intermediate_alone_has_a_row_and_no_column_in_a_heatmap(tmp_path):
+    _, manifest = study = fake_study(tmp_path, TASKS)
+    of_pairs, of_targets = (frame(*study, draws=50) for frame in (gains, baselines))
+    onto_hope = of_pairs[of_pairs.target == "hope"]
+    shown = squares(onto_hope, of_targets, manifest, metric="macro_f1", setting="full")
+    assert set(shown.target) == {"hope"} and list(shown.intermediate) == ["", "role", "distress"]
+    assert squares(onto_hope, of_targets, manifest, metric="pearson_r", setting="full").empty
+
+
 @pytest.mark.parametrize(("tasks", "n_axes", "begin"), [(TASKS[:1], 1, "Scores in"), (TASKS, 2, "Gains in")])
-def test_a_heatmap_has_a_scale_and_speaks_of_gains_where_there_are_any(
-    tmp_path: Path, tasks: Sequence[FakeTask], n_axes: int, begin: str
-) -> None:
+def test_a_heatmap_has_a_scale_and_speaks_of_gains_where_there_are_any(tmp_path, tasks, n_axes, begin):
     study = fake_study(tmp_path, tasks)
     of_pairs, of_targets = (frame(*study, draws=100) for frame in (gains, baselines))
     title = figure_title(of_pairs, study[1], metric="macro_f1", setting="full")

@@ -1,7 +1,5 @@
 """The forest: every target's intermediates by their gain, with seeds, controls, floor and whole model, all legible."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

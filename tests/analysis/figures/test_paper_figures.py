@@ -1,7 +1,5 @@
 """The paper's figures and those of what explains gains: what they show, and why they are not drawn."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -122,7 +120,7 @@ def test_figure_2_of_too_many_pairs_is_not_drawn_and_says_what_computes_it(publi
 
 
 @pytest.fixture(scope="module")
-def profile() -> pd.DataFrame:
+def profile():
     frames = []
     for name, best in (("definition", 1.0), ("link", -2.0)):
         slope = best + np.linspace(-4, 4, 81)
@@ -132,7 +130,7 @@ def profile() -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def test_every_rating_has_a_panel_with_its_curve_its_band_and_a_line_at_zero(profile: pd.DataFrame) -> None:
+def test_every_rating_has_a_panel_with_its_curve_its_band_and_a_line_at_zero(profile):
     figure = likelihood_profile(profile, "made up")
     assert [axes.get_title() for axes in figure.axes] == ["Definition\n+1.00", "Link\n-2.00"]
     for axes, (_, own) in zip(figure.axes, profile.groupby("construct"), strict=True):
@@ -149,7 +147,7 @@ def test_every_rating_has_a_panel_with_its_curve_its_band_and_a_line_at_zero(pro
     assert not label.get_window_extent().overlaps(legend.get_window_extent())
 
 
-def test_one_rating_is_drawn_alone_and_a_rejected_slope_everywhere_has_no_band(profile: pd.DataFrame) -> None:
+def test_one_rating_is_drawn_alone_and_a_rejected_slope_everywhere_has_no_band(profile):
     alone = profile[profile.construct == "link"].assign(p=0.001)
     figure = likelihood_profile(alone, "")
     assert len(figure.axes) == 1

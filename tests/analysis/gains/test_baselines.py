@@ -1,10 +1,7 @@
 """Targets alone: whether they have learned, and gains by second metrics."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from adapters_store.key import key_of
 from adapters_store.record import Record
-from analysis.gains.baselines import LEARNED, claims, learned, marked, other_gains, other_scores, ratio_draws
+from analysis.gains.baselines import LEARNED, claims, learned, other_gains, other_scores, ratio_draws, with_learning
 from analysis.gains.cells import Predictions, cells, is_still_learning
 from analysis.gains.gains import SEED, gains
 from analysis.gains.significance import Groups, group_weights
@@ -80,6 +77,14 @@ def test_the_one_sided_p_is_that_of_a_plain_bootstrap_of_groups_for_the_mean_of_
         centred = np.array(drawn) - np.mean(drawn)
         assert row["p_below"] == pytest.approx(np.mean(centred <= observed), abs=0.03)
         assert (row["high"] - row["low"]) / 2 == pytest.approx(196 * np.std(drawn), rel=0.12)
+
+
+def test_whether_a_task_has_learned_is_asked_of_targets_alone(tmp_path):
+    store, manifest = fake_study(tmp_path, (HOPE, ROLE), systems=WORDS)
+    kept = [cell for cell in manifest["cells"] if (cell["role"], cell["target"]) != ("transfer", "role")]
+    assert list(learned(store, {**manifest, "cells": kept}, draws=50).target) == ["hope"]
+    alone = [cell for cell in kept if cell["role"] != "transfer"]  # a study without transfers has targets, too
+    assert list(learned(store, {**manifest, "cells": alone}, draws=50).target) == ["hope", "role"]
 
 
 def test_a_baseline_far_below_words_has_not_learned_and_one_far_above_has(tmp_path):
@@ -156,7 +161,7 @@ def test_every_cell_says_whether_its_best_epoch_is_its_last(tmp_path):
         ({"system": "tfidf", "config": {}}, {"best_epoch": None}, pd.NA),
     ],
 )
-def test_the_last_epoch_is_that_of_the_schedule_and_of_most_folds(spec: Any, results: Any, said: Any):
+def test_the_last_epoch_is_that_of_the_schedule_and_of_most_folds(spec, results, said):
     own = is_still_learning(Record(key_of(spec), spec, results, {}, {}))
     assert own is said
 
@@ -165,7 +170,7 @@ def test_gains_are_marked_by_their_target_and_setting(tmp_path):
     store, manifest, frame = study_of(tmp_path, helpful=[("tfidf", "hope"), (None, "role")])
     pairs = gains(store, manifest, draws=100)
     assert pairs.target_has_learned.isna().all()
-    said = marked(pairs, frame).set_index("target").target_has_learned
+    said = with_learning(pairs, frame).set_index("target").target_has_learned
     assert said.dtype == "boolean" and said.to_dict() == {"hope": False, "role": True}
 
 
@@ -185,7 +190,7 @@ def test_a_gain_is_claimed_onto_targets_that_have_learned_alone_and_not_if_colla
     assert len(own.counted) + len(own.others) == pairs.p.notna().sum()
 
 
-def test_the_simulation_as_it_was_laid_down_keeps_the_size_and_finds_what_is_a_twentieth_below() -> None:
+def test_the_simulation_as_it_was_laid_down_keeps_the_size_and_finds_what_is_a_twentieth_below():
     laid_down = pd.read_csv(Path(__file__).resolve().parents[3] / "docs" / "learned_calibration.csv")
     own = laid_down[laid_down["of"] == "these runs"]
     alike, worse = own[own.points == 0], own[own.points == -5]

@@ -1,11 +1,8 @@
 """Every planned cell as a row, and what a reader has to know of it: what it was tested on, and how it was trained."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,7 +11,7 @@ from adapters_store import CorruptRecord, Store
 from adapters_store.key import MissingRecord
 from adapters_store.listing import content_of
 from adapters_store.measures import CONTAMINATION, contamination_inputs
-from analysis.figures.heatmaps import squares
+from analysis.figures.heatmaps import heatmap, squares
 from analysis.gains import cells as cells_module
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import (
@@ -30,14 +27,16 @@ from analysis.gains.cells import (
     predictions,
 )
 from analysis.gains.gains import gains
-from analysis.report import report
+from analysis.results.study_results import StudyResults
+from analysis.sections.blocks import markdown
+from analysis.sections.study import caveats, flags
 from tasks.splits.contamination import Contact, LeftOut
-from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
+from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("distress", "continuous"))
 
 
-def test_every_planned_cell_is_a_row_in_the_manifests_order(tmp_path: Path) -> None:
+def test_every_planned_cell_is_a_row_in_the_manifests_order(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), absent=[("hope", "distress")])
     frame = cells(store, manifest)
     assert list(frame.columns) == list(TYPES)
@@ -50,7 +49,7 @@ def test_every_planned_cell_is_a_row_in_the_manifests_order(tmp_path: Path) -> N
     assert missing.score.isna().all()
 
 
-def test_a_row_tells_what_the_record_says(tmp_path: Path) -> None:
+def test_a_row_tells_what_the_record_says(tmp_path):
     flags = {(None, "hope"): ["collapsed", "class_missing_in_test:low"]}
     store, manifest = fake_study(tmp_path, TASKS, flags=flags)
     row = cells(store, manifest).iloc[0]
@@ -62,14 +61,14 @@ def test_a_row_tells_what_the_record_says(tmp_path: Path) -> None:
     assert row.score == store.get(row.key).results["test"]
 
 
-def test_an_undefined_score_is_nan_and_the_cell_is_done(tmp_path: Path) -> None:
+def test_an_undefined_score_is_nan_and_the_cell_is_done(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, constant=[(None, "distress")])
     row = cells(store, manifest).query("target == 'distress' and intermediate.isna()").iloc[0]
     assert row.status == "done"
     assert pd.isna(row.score)
 
 
-def test_a_changed_file_is_named(tmp_path: Path) -> None:
+def test_a_changed_file_is_named(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS)
     path = tmp_path / "objects" / manifest["cells"][1]["key"] / "history.json"
     path.write_text("[1]")
@@ -77,7 +76,7 @@ def test_a_changed_file_is_named(tmp_path: Path) -> None:
         cells(store, manifest)
 
 
-def test_predictions_must_give_the_stored_score(tmp_path: Path) -> None:
+def test_predictions_must_give_the_stored_score(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS)
     record = store.get(manifest["cells"][0]["key"])
     assert len(predictions(store, record).decisions) == 120
@@ -88,8 +87,8 @@ def test_predictions_must_give_the_stored_score(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("room", "reads"), [(2**20, 1), (1, 2)])
 def test_a_command_reads_predictions_once_where_there_is_room_and_they_are_those_of_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, reads: int
-) -> None:
+    tmp_path, monkeypatch, room, reads
+):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2))
     records = [store.get(cell["key"]) for cell in manifest["cells"]]
     stored = [predictions(store, record) for record in records]
@@ -109,7 +108,7 @@ def test_a_command_reads_predictions_once_where_there_is_room_and_they_are_those
     assert len({id(predictions(command, record).ids) for record in records}) == len(TASKS)
 
 
-def test_cells_of_a_target_whose_rows_differ_keep_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_of_a_target_whose_rows_differ_keep_their_own(tmp_path, monkeypatch):
     store, manifest = fake_study(tmp_path, TASKS[:1], seeds=(1, 2))
     first, other = (store.get(cell["key"]) for cell in manifest["cells"])
     path = store.root / "objects" / other.key / "test.parquet"
@@ -124,7 +123,7 @@ def test_cells_of_a_target_whose_rows_differ_keep_their_own(tmp_path: Path, monk
     assert theirs.ids is mine.ids
 
 
-def test_a_record_scored_by_another_metric_is_refused(tmp_path: Path) -> None:
+def test_a_record_scored_by_another_metric_is_refused(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS)
     manifest["tasks"]["hope"]["metric"] = "pearson_r"
     with pytest.raises(MixedRecords, match="scored by macro_f1"):
@@ -170,12 +169,12 @@ LEAKING = (FakeTask("hope"), FakeTask("role"), FakeTask("news"))
 LEFT_OUT = LeftOut(grams=12, most=3456, texts=78)
 
 
-def contact(target: str, intermediate: str, same_group: int = 0, near: int = 0) -> Contact:
+def contact(target, intermediate, same_group=0, near=0):
     return Contact(target, intermediate, 100, 80, 0, same_group, 0, near, near, 10, 1 if same_group else 0)
 
 
 @pytest.fixture
-def measured(tmp_path: Path) -> tuple[Store, dict[str, Any]]:
+def measured(tmp_path):
     """A study in which hope's test dialogues are in role's training data, and news' test rows in its own."""
     store, manifest = fake_study(tmp_path / "store", LEAKING)
     for name, task in manifest["tasks"].items():
@@ -187,7 +186,7 @@ def measured(tmp_path: Path) -> tuple[Store, dict[str, Any]]:
     return store, manifest
 
 
-def test_the_map_is_read_from_the_store(measured: tuple[Store, dict[str, Any]]) -> None:
+def test_the_map_is_read_from_the_store(measured):
     frame = contamination(*measured)
     assert len(frame) == 9
     row = frame[(frame.target == "hope") & (frame.intermediate == "role")].iloc[0]
@@ -195,7 +194,7 @@ def test_the_map_is_read_from_the_store(measured: tuple[Store, dict[str, Any]]) 
     assert frame.contaminated.sum() == 2
 
 
-def test_cells_gains_and_baselines_are_marked(measured: tuple[Store, dict[str, Any]]) -> None:
+def test_cells_gains_and_baselines_are_marked(measured):
     frame = cells(*measured)
     marked = {(one.target, one.intermediate) for one in frame[frame.contaminated].itertuples()}
     assert marked == {("hope", "role"), ("news", None), ("news", "hope"), ("news", "role")}
@@ -209,26 +208,25 @@ def test_cells_gains_and_baselines_are_marked(measured: tuple[Store, dict[str, A
     assert list(alone.target[alone.contaminated]) == ["news"]
 
 
-def test_heatmap_and_report_say_it(measured: tuple[Store, dict[str, Any]], tmp_path: Path) -> None:
-    shown = squares(
-        gains(*measured, draws=50), baselines(*measured, draws=50), measured[1], metric="macro_f1", setting="full"
-    )
+def test_heatmap_and_report_say_it(measured):
+    study = StudyResults.of(*measured, draws=50)
+    shown = squares(study.gains, study.baselines, measured[1], metric="macro_f1", setting="full")
     assert shown.is_contaminated.sum() == 3
     assert not_compared(*measured) == LEFT_OUT
-    page = report(*measured, tmp_path / "out", draws=50).page.read_text()
+    page = markdown([flags(study), caveats(study)])
     assert "| contaminated | test items are training material" in page
     assert "12 frequent grams, of more than 3,456 texts each, were left out" in page
-    drawn = (tmp_path / "out/figures/heatmap-macro-f1-full.svg").read_text()
-    assert "contaminated: test items are training material" in drawn
+    (legend,) = heatmap(shown, "", metric="macro_f1", limit=5.0).legends
+    assert "contaminated: test items are training material" in " ".join(text.get_text() for text in legend.get_texts())
 
 
-def test_what_was_not_measured_is_not_called_clean(tmp_path: Path) -> None:
+def test_what_was_not_measured_is_not_called_clean(tmp_path):
     store, manifest = fake_study(tmp_path / "store", LEAKING)
     assert contamination(store, manifest).empty and not_compared(store, manifest) is None
     assert cells(store, manifest).contaminated.isna().all()
 
 
-def test_controls_on_the_own_texts_of_a_task_in_folds_are_marked(tmp_path: Path) -> None:
+def test_controls_on_the_own_texts_of_a_task_in_folds_are_marked(tmp_path):
     tasks = (FakeTask("hope", folds=5), FakeTask("role"))
     store, manifest = fake_study(tmp_path / "store", tasks, controls=("self", "shuffled", "random"))
     frame = cells(store, manifest)
@@ -257,27 +255,27 @@ def changed(cells, records, target, intermediate, seed, **provenance):
     return [replace(one, provenance={**one.provenance, **provenance}) if one.key == key else one for one in records]
 
 
-def test_columns_that_were_trained_alike_are_not_named(found):
-    assert mixed_columns(*found) == []
-
-
-def test_hosts_and_times_may_differ(found):
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ([], []),
+        ([("two", "one", 2, {"host": "there", "wall_seconds": 9.0, "created": "2030-01-01"})], []),
+        (
+            [("two", intermediate, 2, {"device": "NVIDIA H200"}) for intermediate in ("one", "three")],
+            ["two, full: device NVIDIA H200; cpu"],
+        ),
+        (
+            [("one", "two", 1, {"versions": {"torch": "2.1", "adapters": "1.3.0"}})],
+            ["one, full: torch 2.0; 2.1", "one, full: adapters 1.3.0; unknown"],
+        ),
+    ],
+    ids=["alike", "hosts and times", "two devices", "versions"],
+)
+def test_a_column_is_named_once_with_each_device_and_version_that_differs_in_it(found, changes, named):
     cells, records = found
-    records = changed(cells, records, "two", "one", 2, host="there", wall_seconds=9.0, created="2030-01-01")
-    assert mixed_columns(cells, records) == []
-
-
-def test_a_column_on_two_devices_is_named_once_and_the_others_are_not(found):
-    cells, records = found
-    for intermediate in ("one", "three"):
-        records = changed(cells, records, "two", intermediate, 2, device="NVIDIA H200")
-    assert mixed_columns(cells, records) == ["two, full: device NVIDIA H200; cpu"]
-
-
-def test_versions_are_named_one_by_one_and_an_unknown_one_differs(found):
-    cells, records = found
-    records = changed(cells, records, "one", "two", 1, versions={"torch": "2.1", "adapters": "1.3.0"})
-    assert mixed_columns(cells, records) == ["one, full: torch 2.0; 2.1", "one, full: adapters 1.3.0; unknown"]
+    for target, intermediate, seed, provenance in changes:
+        records = changed(cells, records, target, intermediate, seed, **provenance)
+    assert mixed_columns(cells, records) == named
 
 
 def test_each_setting_is_a_column_of_its_own(tmp_path):
@@ -293,9 +291,7 @@ def test_each_setting_is_a_column_of_its_own(tmp_path):
 
 def test_the_report_warns_of_a_mixed_column_and_only_then(tmp_path, monkeypatch):
     store, manifest = fake_study(tmp_path / "runs", ALIKE[:2])
-    with without_pictures():
-        page = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
-    assert "Mixed columns" not in page
+    assert "Mixed columns" not in markdown([flags(StudyResults.of(store, manifest, draws=50))])
     get, odd = type(store).get, manifest["cells"][0]["key"]
 
     def moved(self, key):
@@ -303,8 +299,5 @@ def test_the_report_warns_of_a_mixed_column_and_only_then(tmp_path, monkeypatch)
         return replace(record, provenance={**record.provenance, "device": "other"}) if key == odd else record
 
     monkeypatch.setattr(type(store), "get", moved)
-    with without_pictures():
-        page = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
-    [line] = [line for line in page.splitlines() if line.startswith("- one, full: ")]
-    assert line == "- one, full: device cpu; other"
-    assert "**Mixed columns.**" in page
+    page = markdown([flags(StudyResults.of(store, manifest, draws=50))])
+    assert "**Mixed columns.**" in page and "\n- one, full: device cpu; other\n" in page

@@ -1,9 +1,5 @@
 """Controls and merged rows beside the transfers: their gains, and what they are held against."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -22,7 +18,7 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"),
 DRAWS = 400
 
 
-def test_a_control_is_compared_as_a_transfer_is_and_averaged_over_targets(tmp_path: Path) -> None:
+def test_a_control_is_compared_as_a_transfer_is_and_averaged_over_targets(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), controls=CONTROLS, helpful=[("random", "hope")])
     frame, pairs = controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)
     assert list(zip(frame.control, frame.target, strict=True)) == [
@@ -45,7 +41,7 @@ def test_a_control_is_compared_as_a_transfer_is_and_averaged_over_targets(tmp_pa
     assert means.points["transfer", "macro_f1"] == pytest.approx(of_target.mean())
 
 
-def test_a_control_s_mean_is_over_the_targets_that_have_transfers_too(tmp_path: Path) -> None:
+def test_a_control_s_mean_is_over_the_targets_that_have_transfers_too(tmp_path):
     unfinished = [(one.id, "hope") for one in TASKS if one.id != "hope"]
     store, manifest = fake_study(tmp_path, TASKS, controls=("self",), absent=unfinished)
     frame, pairs = controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)

@@ -1,7 +1,5 @@
 """Items that a transfer turned right or wrong, against counts made by hand from the stored predictions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import comb
 

@@ -1,15 +1,11 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from adapters_store import Store, key_of
+from adapters_store import key_of
 from adapters_store.roles import CONTROLS
 from analysis.gains.baselines import baselines
-from analysis.gains.cells import Manifest, MixedRecords, cells
+from analysis.gains.cells import MixedRecords, cells
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg, benjamini_yekutieli, holm, undecided
 from analysis.gains.gains import COLUMNS, MORE, SEED, TYPES, gains, uncorrected_gains
 from analysis.gains.pairs import PAIR, pooled_spreads
@@ -20,12 +16,27 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"),
 DRAWS = 400
 
 
-def _gain(store: Store, manifest: Manifest, intermediate: str, target: str) -> pd.Series:
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """A study of three seeds in which one transfer is not finished: its store, its manifest and its gains."""
+    root = tmp_path_factory.mktemp("several")
+    study = fake_study(root, TASKS, seeds=(1, 2, 3), absent=[("hope", "role")])
+    return *study, gains(*study, draws=DRAWS)
+
+
+@pytest.fixture(scope="module")
+def doubtful(tmp_path_factory):
+    """A study of which one p decides and lies near the level."""
+    tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
+    return fake_study(tmp_path_factory.mktemp("doubtful"), tasks, seeds=(18,), helpful=[("role", "hope")])
+
+
+def _gain(store, manifest, intermediate, target):
     frame = gains(store, manifest, draws=DRAWS).set_index(["intermediate", "target"])
     return frame.loc[(intermediate, target)]
 
 
-def test_one_row_for_every_planned_pair(tmp_path: Path) -> None:
+def test_one_row_for_every_planned_pair(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), settings=("full", "half"), absent=[("hope", "role")])
     frame = gains(store, manifest, draws=DRAWS)
     assert list(frame.columns) == list(TYPES)
@@ -37,9 +48,9 @@ def test_one_row_for_every_planned_pair(tmp_path: Path) -> None:
     assert not missing.significant.any()
 
 
-def test_numbers_are_means_over_seeds(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3))
-    row = _gain(store, manifest, "hope", "distress")
+def test_numbers_are_means_over_seeds(several):
+    store, manifest, frame = several
+    row = frame.set_index(["intermediate", "target"]).loc[("hope", "distress")]
     frame = cells(store, manifest).query("target == 'distress'")
     top = frame[frame.intermediate == "hope"].score.to_numpy()
     base = frame[frame.intermediate.isna()].score.to_numpy()
@@ -52,7 +63,7 @@ def test_numbers_are_means_over_seeds(tmp_path: Path) -> None:
     assert row.conditional == "3 seeds"
 
 
-def test_a_helpful_intermediate_is_found_and_the_others_are_not(tmp_path: Path) -> None:
+def test_a_helpful_intermediate_is_found_and_the_others_are_not(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, helpful=[("role", "hope"), ("hope", "distress")])
     frame = gains(store, manifest, draws=2000)
     found = frame[frame.significant & (frame.points > 20)]
@@ -63,7 +74,7 @@ def test_a_helpful_intermediate_is_found_and_the_others_are_not(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("seeds", [(1,), (1, 2)])
-def test_a_gain_is_the_same_whichever_cells_stand_beside_it(tmp_path: Path, seeds: tuple[int, ...]) -> None:
+def test_a_gain_is_the_same_whichever_cells_stand_beside_it(tmp_path, seeds):
     """But for what transfers to the same target tell of the spread between seeds, where there are several."""
     whole = fake_study(tmp_path / "whole", TASKS, seeds=seeds)
     elsewhere = fake_study(tmp_path / "elsewhere", TASKS, seeds=seeds, absent=[("role", "distress"), (None, "role")])
@@ -78,9 +89,8 @@ def test_a_gain_is_the_same_whichever_cells_stand_beside_it(tmp_path: Path, seed
     assert (one.seed_error == third.seed_error) == (len(seeds) == 1)
 
 
-def test_gains_are_corrected_in_every_declared_way(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3), absent=[("hope", "role")])
-    frame = gains(store, manifest, draws=DRAWS)
+def test_gains_are_corrected_in_every_declared_way(several):
+    _, _, frame = several
     np.testing.assert_allclose(frame.p_by, benjamini_yekutieli(frame.p))
     np.testing.assert_allclose(frame.p_holm, holm(frame.p))
     tested = frame[frame.p.notna()]
@@ -90,11 +100,9 @@ def test_gains_are_corrected_in_every_declared_way(tmp_path: Path) -> None:
     assert all(one.meaning for one in COLUMNS.values())
 
 
-def test_only_what_decides_is_drawn_anew_and_maxima_keep_to_the_draws_that_all_have(tmp_path: Path) -> None:
-    tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
-    study = fake_study(tmp_path, tasks, seeds=(18,), helpful=[("role", "hope")])
-    frame, plain = gains(*study, draws=200), uncorrected_gains(*study, ("transfer",), draws=200, seed=SEED)
-    every = uncorrected_gains(*study, ("transfer",), draws=200 * MORE, seed=SEED)
+def test_only_what_decides_is_drawn_anew_and_maxima_keep_to_the_draws_that_all_have(doubtful):
+    frame, plain = gains(*doubtful, draws=200), uncorrected_gains(*doubtful, ("transfer",), draws=200, seed=SEED)
+    every = uncorrected_gains(*doubtful, ("transfer",), draws=200 * MORE, seed=SEED)
     again = frame.draws == 200 * MORE
     assert again.tolist() == undecided(plain.p.to_numpy(), np.full(6, 200.0), benjamini_hochberg).tolist()
     assert 0 < again.sum() < 6
@@ -105,29 +113,27 @@ def test_only_what_decides_is_drawn_anew_and_maxima_keep_to_the_draws_that_all_h
     assert (frame.p <= frame.p_max_target).all()
 
 
-def test_exact_gains_are_drawn_anew_all_together_where_any_correction_is_undecided(tmp_path: Path) -> None:
-    tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
-    study = fake_study(tmp_path, tasks, seeds=(18,), helpful=[("role", "hope")])
-    exact = gains(*study, draws=200, exact=True)
+def test_exact_gains_are_drawn_anew_all_together_where_any_correction_is_undecided(doubtful, tmp_path):
+    exact = gains(*doubtful, draws=200, exact=True)
     assert set(exact.draws) == set(exact.draws_of_maxima) == {200 * MORE}
-    sure = fake_study(tmp_path / "sure", tasks[:2], helpful=[("role", "hope"), ("hope", "role")])
+    sure = fake_study(tmp_path / "sure", TASKS[:2], helpful=[("role", "hope"), ("hope", "role")])
     pd.testing.assert_frame_equal(gains(*sure, draws=2000, exact=True), gains(*sure, draws=2000))
     assert set(gains(*sure, draws=2000, exact=True).draws) == {2000}
 
 
-def test_a_column_in_parts_gives_the_gains_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_in_parts_gives_the_gains_of_the_whole(tmp_path, monkeypatch):
     study = fake_study(tmp_path, TASKS, seeds=(1, 2), settings=("full", "half"), absent=[("hope", "role")])
     whole = gains(*study, draws=100)
     monkeypatch.setattr("analysis.gains.pairs.HELD", 2 * 100 * 2)  # two transfers of two seeds at a time
     pd.testing.assert_frame_equal(gains(*study, draws=100), whole, rtol=1e-12)
 
 
-def test_the_standard_error_is_that_of_groups_and_seeds(tmp_path: Path) -> None:
+def test_the_standard_error_is_that_of_groups_and_seeds(several, tmp_path):
     one = _gain(*fake_study(tmp_path / "one", TASKS), "hope", "distress")
     assert one.df == pytest.approx(23)  # equal groups less 1
     assert one.high - one.low == pytest.approx(2 * 2.0687 * one.standard_error, rel=0.15)  # t of 23, of 400 draws
-    store, manifest = fake_study(tmp_path / "three", TASKS, seeds=(1, 2, 3))
-    three = _gain(store, manifest, "hope", "distress")
+    store, manifest, frame = several
+    three = frame.set_index(["intermediate", "target"]).loc[("hope", "distress")]
     frame = cells(store, manifest).query("target == 'distress'")
     runs = frame.pivot_table(index=frame.intermediate.fillna(""), columns="seed", values="score", sort=False) * 100
     of_hope = list(runs.drop(index="").index).index("hope")
@@ -138,7 +144,7 @@ def test_the_standard_error_is_that_of_groups_and_seeds(tmp_path: Path) -> None:
     assert three.df == pytest.approx(of_both**2 / (of_groups**2 / 23 + sum(part**2 / df for part, df in parts)))
 
 
-def test_a_constant_prediction_gives_no_p_but_a_flag(tmp_path: Path) -> None:
+def test_a_constant_prediction_gives_no_p_but_a_flag(tmp_path):
     pair = ("hope", "distress")
     flags = {pair: ["collapsed", "constant_prediction"]}
     row = _gain(*fake_study(tmp_path, TASKS, constant=[pair], flags=flags), *pair)
@@ -148,7 +154,7 @@ def test_a_constant_prediction_gives_no_p_but_a_flag(tmp_path: Path) -> None:
     assert not row.significant
 
 
-def test_a_constant_baseline_leaves_no_gain(tmp_path: Path) -> None:
+def test_a_constant_baseline_leaves_no_gain(tmp_path):
     flags = {(None, "distress"): ["collapsed"]}
     store, manifest = fake_study(tmp_path, TASKS, constant=[(None, "distress")], flags=flags)
     row = _gain(store, manifest, "hope", "distress")
@@ -157,7 +163,7 @@ def test_a_constant_baseline_leaves_no_gain(tmp_path: Path) -> None:
     assert baselines(store, manifest, draws=DRAWS).set_index("target").is_above_floor.isna()["distress"]
 
 
-def test_a_baseline_near_zero_has_no_percentage(tmp_path: Path) -> None:
+def test_a_baseline_near_zero_has_no_percentage(tmp_path):
     tasks = (FakeTask("hope", only_class=1), TASKS[1])
     store, manifest = fake_study(tmp_path, tasks, constant=[(None, "hope")])
     assert _gain(store, manifest, "role", "hope").percent != 0
@@ -170,7 +176,7 @@ def test_a_baseline_near_zero_has_no_percentage(tmp_path: Path) -> None:
     assert np.isfinite(row.points)
 
 
-def test_a_negative_correlation_has_no_percentage(tmp_path: Path) -> None:
+def test_a_negative_correlation_has_no_percentage(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, turned=[(None, "distress")])
     row = _gain(store, manifest, "hope", "distress")
     assert row.baseline < -0.3 < 0.3 < row.score
@@ -179,7 +185,7 @@ def test_a_negative_correlation_has_no_percentage(tmp_path: Path) -> None:
     assert "percent_undefined" in row["flags"]
 
 
-def test_significant_is_what_the_corrected_p_says(tmp_path: Path) -> None:
+def test_significant_is_what_the_corrected_p_says(tmp_path):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
     frame = gains(*fake_study(tmp_path, tasks, seeds=(18,)), draws=DRAWS)
     is_raw_alone = (frame.p <= LEVEL) & (frame.p_bh > LEVEL)
@@ -187,14 +193,14 @@ def test_significant_is_what_the_corrected_p_says(tmp_path: Path) -> None:
     assert frame.significant.tolist() == (frame.p_bh <= LEVEL).tolist()
 
 
-def test_the_maximum_holds_a_gain_in_the_unit_of_its_draws(tmp_path: Path) -> None:
+def test_the_maximum_holds_a_gain_in_the_unit_of_its_draws(tmp_path):
     frame = gains(*fake_study(tmp_path, TASKS), draws=2000)
     for _, column in frame.groupby("target"):
         least = column.sort_values("p").iloc[0]  # of three gains: more than its own p, less than Bonferroni's
         assert 1.2 * least.p < least.p_max_target <= 3.2 * least.p
 
 
-def test_tasks_of_one_data_set_are_drawn_together(tmp_path: Path) -> None:
+def test_tasks_of_one_data_set_are_drawn_together(tmp_path):
     store, apart = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")))
     keys = {(cell["intermediate"] is None): cell["key"] for cell in apart["cells"] if cell["target"] == "hope"}
     for cell in apart["cells"]:
@@ -209,7 +215,7 @@ def test_tasks_of_one_data_set_are_drawn_together(tmp_path: Path) -> None:
     assert of_joint.min() < (of_apart.min() + single.min()) / 2
 
 
-def test_intermediates_have_streams_of_random_numbers_of_their_own(tmp_path: Path) -> None:
+def test_intermediates_have_streams_of_random_numbers_of_their_own(tmp_path):
     alike = [("role", "hope"), ("distress", "hope")]  # of equal predictions
     frame = gains(*fake_study(tmp_path, TASKS, constant=alike), draws=DRAWS).query("target == 'hope'")
     one, other = (frame[frame.intermediate == name].iloc[0] for name, _ in alike)
@@ -217,25 +223,27 @@ def test_intermediates_have_streams_of_random_numbers_of_their_own(tmp_path: Pat
     assert one.low != other.low
 
 
-@pytest.mark.parametrize(("groups", "expected"), [(19, "few_groups"), (20, "")])
-def test_twenty_groups_are_not_few(tmp_path: Path, groups: int, expected: str) -> None:
-    row = _gain(*fake_study(tmp_path, (FakeTask("hope", groups=groups), TASKS[1])), "role", "hope")
-    assert (row.n_groups, row["flags"]) == (groups, expected)
+@pytest.mark.parametrize(("groups", "expected"), [(19, "few_groups;dead_intermediate"), (20, "dead_intermediate")])
+def test_fewer_than_twenty_groups_and_a_dead_intermediate_are_flagged(tmp_path, groups, expected):
+    tasks = (FakeTask("hope", groups=groups), TASKS[1])
+    row = _gain(*fake_study(tmp_path, tasks, flags={("role", "hope"): ["dead_intermediate"]}), "role", "hope")
+    assert (row["flags"], row.n_groups, row.n_test) == (expected, groups, 120)
+    assert row.dead_intermediate
 
 
-def test_the_liveness_of_a_transfer_is_the_mean_over_its_seeds(tmp_path: Path) -> None:
+def test_the_liveness_of_a_transfer_is_the_mean_over_its_seeds(tmp_path):
     row = _gain(*fake_study(tmp_path, TASKS[:2], seeds=(1, 2), liveness={1: 0.1, 2: 0.5}), "role", "hope")
     assert row.liveness == pytest.approx(0.3)
 
 
-def test_without_its_baseline_a_gain_is_missing(tmp_path: Path) -> None:
+def test_without_its_baseline_a_gain_is_missing(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, absent=[(None, "hope")])
     assert _gain(store, manifest, "role", "hope")["flags"] == "missing"
     row = baselines(store, manifest, draws=DRAWS).iloc[0]
     assert (row.target, row.n_seeds, row["flags"]) == ("hope", 0, "missing")
 
 
-def test_seeds_that_are_not_finished_on_both_sides_are_left_out(tmp_path: Path) -> None:
+def test_seeds_that_are_not_finished_on_both_sides_are_left_out(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2))
     unfinished = next(c for c in manifest["cells"] if (c["intermediate"], c["target"], c["seed"]) == (None, "hope", 2))
     unfinished["key"] = "0" * 64
@@ -243,27 +251,19 @@ def test_seeds_that_are_not_finished_on_both_sides_are_left_out(tmp_path: Path) 
     assert (row.n_seeds, row.conditional, row["flags"]) == (1, "one training run", "missing_seeds")
 
 
-def test_few_groups_and_a_dead_intermediate_are_flagged(tmp_path: Path) -> None:
-    tasks = (FakeTask("hope", groups=10), TASKS[1])
-    row = _gain(*fake_study(tmp_path, tasks, flags={("role", "hope"): ["dead_intermediate"]}), "role", "hope")
-    assert row["flags"] == "few_groups;dead_intermediate"
-    assert row.dead_intermediate
-    assert (row.n_groups, row.n_test) == (10, 120)
-
-
-def test_a_single_group_gives_points_but_no_p(tmp_path: Path) -> None:
+def test_a_single_group_gives_points_but_no_p(tmp_path):
     row = _gain(*fake_study(tmp_path, (FakeTask("hope", groups=1), TASKS[1])), "role", "hope")
     assert np.isfinite(row.points)
     assert np.isnan(row.p)
 
 
-def test_two_training_versions_are_never_compared(tmp_path: Path) -> None:
+def test_two_training_versions_are_never_compared(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, versions={("role", "hope"): 2})
     with pytest.raises(MixedRecords, match="training versions 1 and 2"):
         gains(store, manifest, draws=DRAWS)
 
 
-def test_cells_on_other_test_rows_are_never_compared(tmp_path: Path) -> None:
+def test_cells_on_other_test_rows_are_never_compared(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS)
     other_store, other = fake_study(tmp_path / "other", (FakeTask("hope", groups=12), *TASKS[1:]), versions={})
     key = next(c["key"] for c in other["cells"] if (c["intermediate"], c["target"]) == ("role", "hope"))
@@ -273,7 +273,7 @@ def test_cells_on_other_test_rows_are_never_compared(tmp_path: Path) -> None:
         gains(store, manifest, draws=DRAWS)
 
 
-def test_a_study_without_transfers_has_no_gains(tmp_path: Path) -> None:
+def test_a_study_without_transfers_has_no_gains(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS[:1])
     assert gains(store, manifest).empty
     row = baselines(store, manifest, draws=DRAWS).iloc[0]
@@ -281,7 +281,7 @@ def test_a_study_without_transfers_has_no_gains(tmp_path: Path) -> None:
     assert row.is_above_floor == (row.low > row.floor)
 
 
-def test_a_gain_is_against_all_seeds_of_its_baseline(tmp_path: Path) -> None:
+def test_a_gain_is_against_all_seeds_of_its_baseline(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(2,), baseline_seeds=(1, 2, 3))
     row = _gain(store, manifest, "hope", "distress")
     frame = cells(store, manifest).query("target == 'distress'")
@@ -295,14 +295,14 @@ def test_a_gain_is_against_all_seeds_of_its_baseline(tmp_path: Path) -> None:
     assert baselines(store, manifest, draws=DRAWS).n_seeds.eq(3).all()
 
 
-def test_as_many_seeds_of_the_baseline_change_nothing(tmp_path: Path) -> None:
+def test_as_many_seeds_of_the_baseline_change_nothing(tmp_path):
     plain = fake_study(tmp_path / "plain", TASKS, seeds=(1, 2))
     named = fake_study(tmp_path / "named", TASKS, seeds=(1, 2), baseline_seeds=(2, 1))
     one, other = (gains(*study, draws=DRAWS) for study in (plain, named))
     pd.testing.assert_frame_equal(one, other)
 
 
-def test_a_missing_further_seed_of_the_baseline_is_flagged_and_left_out(tmp_path: Path) -> None:
+def test_a_missing_further_seed_of_the_baseline_is_flagged_and_left_out(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1,), baseline_seeds=(1, 2, 3))
     unfinished = next(c for c in manifest["cells"] if (c["intermediate"], c["target"], c["seed"]) == (None, "hope", 3))
     unfinished["key"] = "0" * 64
@@ -310,7 +310,7 @@ def test_a_missing_further_seed_of_the_baseline_is_flagged_and_left_out(tmp_path
     assert (row.n_seeds, row.n_baseline_seeds, row["flags"]) == (1, 2, "missing_seeds")
 
 
-def test_with_less_data_a_gain_is_given_over_its_own_and_over_the_full_baseline(tmp_path: Path) -> None:
+def test_with_less_data_a_gain_is_given_over_its_own_and_over_the_full_baseline(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), settings=("full", "25%"), helpful=[(None, "hope")])
     frame = gains(store, manifest, draws=DRAWS)
     alone = cells(store, manifest).query("role == 'baseline'").groupby(["target", "setting"]).score.mean()
@@ -324,14 +324,14 @@ def test_with_less_data_a_gain_is_given_over_its_own_and_over_the_full_baseline(
         assert full[name].equals(full[f"{name}_over_full"].rename(name))
 
 
-def test_without_the_full_baseline_there_is_only_a_gain_over_its_own(tmp_path: Path) -> None:
+def test_without_the_full_baseline_there_is_only_a_gain_over_its_own(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, settings=("25%",))
     row = _gain(store, manifest, "role", "hope")
     assert np.isfinite(row.points)
     assert np.isnan([row.full_baseline, row.points_over_full, row.low_over_full]).all()
 
 
-def test_controls_and_references_leave_gains_as_they_are(tmp_path: Path) -> None:
+def test_controls_and_references_leave_gains_as_they_are(tmp_path):
     plain = fake_study(tmp_path / "plain", TASKS)
     more = fake_study(tmp_path / "more", TASKS, controls=CONTROLS, references=("finetuned", "self-intermediate"))
     one, other = (gains(*study, draws=DRAWS) for study in (plain, more))
@@ -341,7 +341,7 @@ def test_controls_and_references_leave_gains_as_they_are(tmp_path: Path) -> None
     assert alone[alone.role == "baseline"].score.tolist() == baselines(*plain, draws=DRAWS).score.tolist()
 
 
-def _stored_again(store: Store, manifest: Manifest, pair: tuple[str, str], **changes: object) -> str:
+def _stored_again(store, manifest, pair, **changes):
     """Keep the record of a pair once more with another spec, and let the study name that one; its key."""
     cell = next(c for c in manifest["cells"] if (c["intermediate"], c["target"]) == pair)
     record = store.get(cell["key"])
@@ -365,16 +365,14 @@ def _stored_again(store: Store, manifest: Manifest, pair: tuple[str, str], **cha
         ({"backbone": {"model_type": "bert", "weights_sha256": "f" * 64}}, r"backbones that differ \(model_type\)"),
     ],
 )
-def test_records_that_name_their_backbone_otherwise_are_never_compared(
-    changes: dict[str, object], message: str, tmp_path: Path
-) -> None:
+def test_records_that_name_their_backbone_otherwise_are_never_compared(changes, message, tmp_path):
     store, manifest = fake_study(tmp_path, TASKS)
     _stored_again(store, manifest, ("role", "hope"), **changes)
     with pytest.raises(MixedRecords, match=message):
         gains(store, manifest, draws=DRAWS)
 
 
-def test_two_records_of_one_lane_are_an_error_that_names_both(tmp_path: Path) -> None:
+def test_two_records_of_one_lane_are_an_error_that_names_both(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS)
     kept = next(c for c in manifest["cells"] if (c["intermediate"], c["target"]) == ("role", "hope"))
     manifest["cells"].append(dict(kept))

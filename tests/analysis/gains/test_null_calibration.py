@@ -1,9 +1,6 @@
 """Cells that differ by chance alone are rejected as rarely as promised, and a real difference is found."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,16 +17,16 @@ SEED_NOISE = {"macro_f1": 0.12, "pearson_r": 0.07}  # as much variance between s
 
 
 def _column(
-    rng: np.random.Generator,
-    metric: str,
-    n_groups: int,
-    n_seeds: int,
+    rng,
+    metric,
+    n_groups,
+    n_seeds,
     *,
-    effect: float,
-    uneven: bool,
-    seed_noise: float,
-    paired: float,
-) -> tuple[np.ndarray, Groups, np.ndarray]:
+    effect,
+    uneven,
+    seed_noise,
+    paired,
+):
     """Labels ``[n]``, groups and predictions ``[1 + LANES, seeds, n]``; lane 0 is the baseline.
 
     Every cell errs in its own way on every group and on every item, partly alike and partly anew for each seed;
@@ -39,10 +36,10 @@ def _column(
     sizes = np.maximum(1, np.round(ITEMS * rng.lognormal(0, 1, n_groups))) if uneven else np.full(n_groups, ITEMS)
     index = np.repeat(np.arange(n_groups), sizes.astype(int))
 
-    def noise(*shape: int) -> np.ndarray:
+    def noise(*shape):
         return 0.6 * rng.normal(size=(*shape, n_groups))[..., index] + rng.normal(size=(*shape, index.size))
 
-    def by_seed(own: np.ndarray, common: Callable[[], np.ndarray]) -> np.ndarray:
+    def by_seed(own, common):
         return own if paired == 0 else np.sqrt(1 - paired) * own + np.sqrt(paired) * common()
 
     truth = 0.7 * rng.normal(size=n_groups)[index] + rng.normal(size=index.size)
@@ -57,18 +54,18 @@ def _column(
 
 
 def _p_values(
-    metric: str,
-    n_groups: int,
-    n_seeds: int,
+    metric,
+    n_groups,
+    n_seeds,
     *,
-    columns: int,
-    draws: int = 500,
-    effect: float = 0.0,
-    uneven: bool = False,
-    seed_noise: float = 1.0,
-    baseline_seeds: int = 0,
-    paired: float = 0.0,
-) -> np.ndarray:
+    columns,
+    draws=500,
+    effect=0.0,
+    uneven=False,
+    seed_noise=1.0,
+    baseline_seeds=0,
+    paired=0.0,
+):
     """One p per simulated transfer cell, ``columns`` x LANES of them; ``seed_noise`` is in units of the items'.
 
     The baseline has as many seeds as the transfers, or ``baseline_seeds``.
@@ -90,15 +87,13 @@ def _p_values(
 
 @pytest.mark.parametrize("metric", MEASURES)
 @pytest.mark.parametrize(("n_groups", "n_seeds", "seed_noise", "columns"), [(50, 3, 3, 80), (10, 1, 0, 400)])
-def test_no_more_than_seven_percent_of_null_cells_are_rejected(
-    metric: str, n_groups: int, n_seeds: int, seed_noise: float, columns: int
-) -> None:
+def test_no_more_than_seven_percent_of_null_cells_are_rejected(metric, n_groups, n_seeds, seed_noise, columns):
     p = _p_values(metric, n_groups, n_seeds, columns=columns, seed_noise=seed_noise)
     assert 0.01 <= np.mean(p <= 0.05) <= 0.07
 
 
 @pytest.mark.parametrize("metric", MEASURES)
-def test_a_planted_effect_is_found(metric: str) -> None:
+def test_a_planted_effect_is_found(metric):
     p = _p_values(metric, 50, 5, columns=10, effect=0.6)
     assert np.mean(p <= 0.05) > 0.8
 
@@ -110,9 +105,7 @@ def test_a_planted_effect_is_found(metric: str) -> None:
     ("n_groups", "n_seeds", "baseline_seeds", "seed_noise"),
     [(50, 1, 4, 1), (50, 5, 20, 1), (50, 3, 4, 3), (10, 3, 12, 1)],
 )
-def test_the_level_holds_with_more_seeds_of_the_baseline(
-    metric: str, n_groups: int, n_seeds: int, baseline_seeds: int, seed_noise: float, paired: float
-) -> None:
+def test_the_level_holds_with_more_seeds_of_the_baseline(metric, n_groups, n_seeds, baseline_seeds, seed_noise, paired):
     options = {"baseline_seeds": baseline_seeds, "paired": paired, "seed_noise": seed_noise}
     p = _p_values(metric, n_groups, n_seeds, columns=250, draws=300, **options)
     log.info("%.4f of %d rejected", np.mean(p <= 0.05), p.size)
@@ -133,7 +126,7 @@ def test_the_level_holds_with_more_seeds_of_the_baseline(
         (10, 1, False, 0),
     ],
 )
-def test_the_level_holds_over_a_thousand_null_cells(metric, n_groups, n_seeds, uneven, seed_noise) -> None:
+def test_the_level_holds_over_a_thousand_null_cells(metric, n_groups, n_seeds, uneven, seed_noise):
     p = _p_values(metric, n_groups, n_seeds, columns=250, draws=300, uneven=uneven, seed_noise=seed_noise)
     log.info("%.4f of %d rejected", np.mean(p <= 0.05), p.size)
     assert 0.01 <= np.mean(p <= 0.05) <= 0.07

@@ -1,7 +1,5 @@
 """How small a gain could have been seen, and what other numbers of seeds would show."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ from scipy.stats import t as student
 
 from analysis.gains import power
 from analysis.gains.cells import cells
-from analysis.gains.gains import ERRORS, SIZES, Growth, gains, grown, growths
+from analysis.gains.gains import ERRORS, SIZES, Growth, gains, growths, with_growth
 from benchmarks.calibrations.forecasts import ASKED, FORECAST, KNOWN, forecasts, frames_of
 from benchmarks.calibrations.gains import METRICS, QUALITY_SD, Design, simulated
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -20,20 +18,20 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 
 
-def smallest_visible(error: float, df: float) -> float:
+def smallest_visible(error, df):
     """Of an error that is the same whatever the gain."""
     return power.Error(Growth.constant(error**2), df).smallest()
 
 
 @pytest.mark.parametrize("df", [2, 5, 23, 200])
-def test_its_power_is_that_of_the_noncentral_t_of_scipy(df: int) -> None:
+def test_its_power_is_that_of_the_noncentral_t_of_scipy(df):
     critical, size = student.ppf(0.975, df), smallest_visible(1.0, df)
     assert nct.sf(critical, df, size) + nct.cdf(-critical, df, size) == pytest.approx(0.8, abs=2e-5)
 
 
-def test_every_target_has_its_smallest_visible_gain(tmp_path: Path) -> None:
+def test_every_target_has_its_smallest_visible_gain(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, constant=[("hope", "distress")])
-    frame = grown(gains(store, manifest, draws=200), growths(store, manifest))
+    frame = with_growth(gains(store, manifest, draws=200), growths(store, manifest))
     found = power.visible_gains(frame).set_index("target")
     assert found.n_pairs.to_dict() == {"hope": 2, "role": 2, "distress": 1}
     one = next(frame[(frame.target == "distress") & frame.p.notna()].itertuples())
@@ -51,7 +49,7 @@ GAIN = {"seed_error": 0.0, "standard_error": 2.0, "df": 19.0, "points": 5.0, "ef
 GROWN = pd.DataFrame([GAIN | dict(zip(ERRORS, (1.0, 1.2, 2.0, 3.0, 4.0, np.nan), strict=True))])
 
 
-def test_the_error_of_a_gain_is_that_of_its_size() -> None:
+def test_the_error_of_a_gain_is_that_of_its_size():
     own = power.Error.of(next(GROWN.itertuples()))
     assert own.at(0.0) == pytest.approx((1.0, 19.0))
     assert own.at(5.0) == pytest.approx((2.0, 19.0))
@@ -61,28 +59,28 @@ def test_the_error_of_a_gain_is_that_of_its_size() -> None:
     assert power.Error(Growth.constant(1e6), 19.0).smallest() == np.inf
 
 
-def test_printed_scores_have_the_error_that_they_were_printed_with() -> None:
+def test_printed_scores_have_the_error_that_they_were_printed_with():
     printed = next(GROWN.drop(columns=[*ERRORS, "effective_groups", "seed_error"]).itertuples())
     assert power.Error.of(printed).at(3.0) == power.Error.of(printed).at(30.0) == pytest.approx((2.0, 19.0))
 
 
-def test_the_part_of_the_seeds_stays_as_it_is() -> None:
+def test_the_part_of_the_seeds_stays_as_it_is():
     with_seeds = GROWN.assign(seed_error=1.2, df=15.0, standard_error=np.sqrt(4 + 1.2**2))
     error, df = power.Error.of(next(with_seeds.itertuples())).at(5.0)
     assert (error, df) == pytest.approx((np.sqrt(4 + 1.2**2), 15.0))
 
 
 @pytest.mark.parametrize("kind", ["multiclass", "continuous"])
-def test_no_gain_is_called_visible_that_the_test_rows_cannot_show(tmp_path: Path, kind: str) -> None:
+def test_no_gain_is_called_visible_that_the_test_rows_cannot_show(tmp_path, kind):
     tasks = [FakeTask(name, kind) for name in ("hope", "role", "fear")]
     store, manifest = fake_study(tmp_path, tasks)
-    visible = power.visible_gains(grown(gains(store, manifest, draws=200), growths(store, manifest)))
+    visible = power.visible_gains(with_growth(gains(store, manifest, draws=200), growths(store, manifest)))
     rows = tasks[0].test()
     assert (visible.visible > power.smallest_at_best(tasks[0].metric, rows.label, rows.group)).all()
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "pearson_r"])
-def test_more_rows_show_smaller_gains_and_four_groups_none(metric: str) -> None:
+def test_more_rows_show_smaller_gains_and_four_groups_none(metric):
     rng = np.random.default_rng(5)
     labels = rng.integers(3, size=1600) if metric == "macro_f1" else rng.normal(size=1600)
     few, many = (power.smallest_at_best(metric, labels[:n], np.arange(n)) for n in (100, 1600))
@@ -92,7 +90,7 @@ def test_more_rows_show_smaller_gains_and_four_groups_none(metric: str) -> None:
     assert np.isnan(power.smallest_at_best(metric, np.ones(1600), np.arange(1600)))
 
 
-def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> None:
+def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3), baseline_seeds=(1, 2, 3, 4))
     frame = gains(store, manifest, draws=400)
     found = power.spreads(frame, cells(store, manifest)).set_index("target")
@@ -111,7 +109,7 @@ def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> 
     assert row.groups == pytest.approx((own.standard_error**2 - own.seed_error**2).median())
 
 
-def test_gains_that_know_of_no_answers_have_one_error_through_groups_without_the_seeds(tmp_path: Path) -> None:
+def test_gains_that_know_of_no_answers_have_one_error_through_groups_without_the_seeds(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3))
     frame = gains(store, manifest, draws=200).drop(columns=list(ERRORS))
     found = power.spreads(frame, cells(store, manifest))
@@ -119,18 +117,18 @@ def test_gains_that_know_of_no_answers_have_one_error_through_groups_without_the
     assert (found.groups < frame.groupby("target", sort=False).standard_error.median().pow(2).to_numpy()).all()
 
 
-def _spread(**changed: float) -> pd.DataFrame:
+def _spread(**changed):
     row = {"target": "a", "setting": "full", "n_pairs": 9, "groups": 4.0, "groups_df": 99.0, "n_seeds": 3}
     row |= {"baseline": 2.0, "transfer": 3.0, "shared": 1.5} | changed
     return pd.DataFrame([dict.fromkeys(ERRORS, row["groups"] ** 0.5) | row], columns=list(power.SPREADS))
 
 
-def _by_seeds(*, room: float = 100.0, **changed: float) -> pd.DataFrame:
+def _by_seeds(*, room=100.0, **changed):
     visible = pd.DataFrame([{"target": "a", "setting": "full", "room": room}])
     return power.visible_by_seeds(_spread(**changed), visible)
 
 
-def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds() -> None:
+def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds():
     rng, found = np.random.default_rng(0), _by_seeds(n_seeds=10**6).set_index(["seeds", "baseline_seeds"])
     covariance = np.array([[2.0, 1.5], [1.5, 3.0]])
     for seeds, baseline_seeds in [(2, 2), (2, 10), (5, 20)]:
@@ -140,7 +138,7 @@ def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds() -> None:
         assert found.standard_error[seeds, baseline_seeds] ** 2 == pytest.approx(variance, rel=0.02)
 
 
-def test_what_a_gain_adds_to_its_error_stays_however_many_seeds_there_are() -> None:
+def test_what_a_gain_adds_to_its_error_stays_however_many_seeds_there_are():
     errors = [np.sqrt(3.0 + 0.5 * size) for size in SIZES]
     flat, rising = (
         _by_seeds(**dict(zip(ERRORS, of, strict=True))).visible for of in ([errors[0]] * len(SIZES), errors)
@@ -150,7 +148,7 @@ def test_what_a_gain_adds_to_its_error_stays_however_many_seeds_there_are() -> N
     assert rising.iloc[-1] > own.smallest() > smallest_visible(np.sqrt(3.0), 99)
 
 
-def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_said_without_seeds() -> None:
+def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_said_without_seeds():
     unpaired = {"transfer": np.nan, "shared": np.nan, "n_seeds": 10**6}
     found = _by_seeds(**unpaired).set_index(["seeds", "baseline_seeds"])
     assert found.standard_error[1, 5] ** 2 == pytest.approx(4 + 2 * (1 + 1 / 5))
@@ -163,23 +161,23 @@ def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_
 
 
 @pytest.mark.parametrize("n_seeds", [2, 3, 6])
-def test_a_spread_between_few_seeds_is_right_in_the_mean(n_seeds: int) -> None:
+def test_a_spread_between_few_seeds_is_right_in_the_mean(n_seeds):
     drawn = np.random.default_rng(n_seeds).normal(0, 3, size=(200_000, n_seeds)).std(axis=1, ddof=1)
     spread = _by_seeds(groups=0.0, transfer=np.nan, shared=np.nan, n_seeds=n_seeds, baseline=drawn.mean() ** 2)
     error = spread.set_index(["seeds", "baseline_seeds"]).standard_error[1, 10]
     assert error == pytest.approx(3 * np.sqrt(1 + 1 / 10), rel=0.005)
 
 
-def test_one_seed_is_tested_with_no_more_degrees_of_freedom_than_its_baseline_has() -> None:
+def test_one_seed_is_tested_with_no_more_degrees_of_freedom_than_its_baseline_has():
     found = _by_seeds(baseline=0.1).set_index(["seeds", "baseline_seeds"])
     assert found.df[1, 5] == 4 and found.df[1, 10] == 9
     assert found.visible[1, 5] == pytest.approx(smallest_visible(found.standard_error[1, 5], 4))
     assert found.df[3, 3] > 4
 
 
-def test_a_gain_beyond_a_perfect_score_is_not_called_visible(tmp_path: Path) -> None:
+def test_a_gain_beyond_a_perfect_score_is_not_called_visible(tmp_path):
     study = fake_study(tmp_path, TASKS)
-    frame = grown(gains(*study, draws=200), growths(*study))
+    frame = with_growth(gains(*study, draws=200), growths(*study))
     wide = frame.assign(**{name: frame[name] + 60.0 for name in ERRORS})
     found = power.visible_gains(wide)
     assert (found.room == 100 * (1 - wide.groupby("target", sort=False).baseline.first().to_numpy())).all()
@@ -199,7 +197,7 @@ FILE = Path(__file__).resolve().parents[3] / "docs" / "power_forecast.csv"
 
 @pytest.mark.parametrize("df", [1, 3.5, 12, 200])
 @pytest.mark.parametrize("size", [0.0, 0.7, 2.5, 6.0])
-def test_the_chance_to_find_a_gain_is_that_of_the_noncentral_t_of_scipy(size: float, df: float) -> None:
+def test_the_chance_to_find_a_gain_is_that_of_the_noncentral_t_of_scipy(size, df):
     critical = student.ppf(0.975, df)
     wanted = nct.sf(critical, df, size) + nct.cdf(-critical, df, size)
     assert power.chance_to_find(size, df) == pytest.approx(wanted, abs=2e-4)
@@ -210,9 +208,7 @@ def test_the_chance_to_find_a_gain_is_that_of_the_noncentral_t_of_scipy(size: fl
 @pytest.mark.simulation
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize(("seeds", "baseline_seeds"), [(1, 5), (3, 3), (5, 5)])
-def test_a_study_forecasts_of_its_own_seeds_the_errors_of_its_own_gains(
-    metric: str, seeds: int, baseline_seeds: int
-) -> None:
+def test_a_study_forecasts_of_its_own_seeds_the_errors_of_its_own_gains(metric, seeds, baseline_seeds):
     design = Design("gain", metric, 60, "equal", seeds, baseline_seeds, QUALITY_SD[metric])
     rng = np.random.default_rng(4)
     visible = pd.DataFrame({"target": ["target"], "setting": ["full"], "room": [100.0]})
@@ -226,7 +222,7 @@ def test_a_study_forecasts_of_its_own_seeds_the_errors_of_its_own_gains(
     assert np.mean(forecast) == pytest.approx(np.sqrt(np.mean(own)), rel=0.06)
 
 
-def test_the_forecasts_in_the_docs_are_those_of_the_designs_that_are_asked() -> None:
+def test_the_forecasts_in_the_docs_are_those_of_the_designs_that_are_asked():
     frame = pd.read_csv(FILE)
     assert list(frame) == list(FORECAST)
     rows = [(metric, known, *asked) for metric in METRICS for known in KNOWN for asked in ASKED]
@@ -243,7 +239,7 @@ def test_the_forecasts_in_the_docs_are_those_of_the_designs_that_are_asked() -> 
     assert [line for line in lines_of_the_page(frame) if line not in page] == []
 
 
-def lines_of_the_page(frame: pd.DataFrame) -> list[str]:
+def lines_of_the_page(frame):
     """A line per metric and number of seeds that is asked."""
     lines = []
     for (metric, seeds, baseline_seeds), rows in frame.groupby(["metric", "seeds", "baseline_seeds"], sort=False):
@@ -254,7 +250,7 @@ def lines_of_the_page(frame: pd.DataFrame) -> list[str]:
 
 
 @pytest.mark.simulation
-def test_five_seeds_forecast_about_what_five_and_three_seeds_find() -> None:
+def test_five_seeds_forecast_about_what_five_and_three_seeds_find():
     frame = pd.concat(forecasts(("macro_f1",), studies=60, seed=7))
     rows = frame[(frame.known == 5) & frame.seeds.isin([3, 5])]
     assert len(rows) == 2

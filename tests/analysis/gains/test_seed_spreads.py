@@ -1,7 +1,5 @@
 """Variances between training runs that inform each other, held against equations solved otherwise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +35,7 @@ OUTSIDE = {
 LAID_DOWN = Path(__file__).resolve().parents[3] / "docs" / "gains_calibration.csv"
 
 
-def _prior_by_newton(variances: np.ndarray, freedom: int) -> float:
+def _prior_by_newton(variances, freedom):
     """The prior's degrees of freedom by the iteration of Smyth's (2004) appendix; infinite where all are alike."""
     logs = np.log(variances)
     excess = np.sum((logs - logs.mean()) ** 2) / (len(logs) - 1) - polygamma(1, freedom / 2)
@@ -50,7 +48,7 @@ def _prior_by_newton(variances: np.ndarray, freedom: int) -> float:
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 4])
-def test_variances_are_moved_as_far_as_the_equations_of_smyth_say(freedom: int) -> None:
+def test_variances_are_moved_as_far_as_the_equations_of_smyth_say(freedom):
     rng = np.random.default_rng(freedom)
     kinds = set()
     for _ in range(50):
@@ -64,13 +62,13 @@ def test_variances_are_moved_as_far_as_the_equations_of_smyth_say(freedom: int) 
     assert kinds == {True, False}
 
 
-def test_variances_of_nothing_stay_nothing() -> None:
+def test_variances_of_nothing_stay_nothing():
     moderate, df = moderated(np.zeros(4), 2)
     assert (moderate.tolist(), df) == ([0, 0, 0, 0], 6)
 
 
 @pytest.mark.parametrize("n_base", [3, 5])
-def test_the_two_parts_are_the_variance_of_a_gain(n_base: int) -> None:
+def test_the_two_parts_are_the_variance_of_a_gain(n_base):
     """On average over many columns, of transfers and a baseline that vary differently and share what a seed does."""
     rng, totals = np.random.default_rng(2), []
     for _ in range(3000):
@@ -82,7 +80,7 @@ def test_the_two_parts_are_the_variance_of_a_gain(n_base: int) -> None:
     assert np.mean(totals) == pytest.approx(exact, rel=0.06)
 
 
-def test_equal_transfers_pool_all_they_know() -> None:
+def test_equal_transfers_pool_all_they_know():
     tops = np.array([[1.0, 2.0, 3.0], [2.0, 3.0, 1.0], [3.0, 1.0, 2.0]])
     base = np.array([0.0, 0.0, 3.0])
     mean = tops.mean(axis=0)  # 2, 2, 2: every transfer has the variance 1 about it
@@ -91,7 +89,7 @@ def test_equal_transfers_pool_all_they_know() -> None:
     assert shared == pytest.approx(((mean - base).var(ddof=1) / 3, 2))
 
 
-def test_only_transfers_with_all_of_a_gains_seeds_tell_of_it() -> None:
+def test_only_transfers_with_all_of_a_gains_seeds_tell_of_it():
     scores = {"a": {1: 0.1, 2: 0.3}, "b": {1: 0.2, 2: 0.1}, "c": {1: 0.4}, "d": {1: np.nan, 2: 0.2}}
     peers, base = Peers(scores), np.array([0.2, 0.25])
     expected = pooled_spreads(np.array([[0.1, 0.3], [0.2, 0.1]]), base)
@@ -101,7 +99,7 @@ def test_only_transfers_with_all_of_a_gains_seeds_tell_of_it() -> None:
     assert Peers({"a": scores["a"]}).spreads("a", (1, 2), base) == ()
 
 
-def test_pooled_evidence_is_students_t_with_the_freedom_of_satterthwaite() -> None:
+def test_pooled_evidence_is_students_t_with_the_freedom_of_satterthwaite():
     rng = np.random.default_rng(0)
     draws = rng.normal(0.0, 0.1, size=(40_000, 1)) + np.zeros((1, 3))
     pooled = [(0.004, 10.0), (0.01, 2.0)]
@@ -115,7 +113,7 @@ def test_pooled_evidence_is_students_t_with_the_freedom_of_satterthwaite() -> No
     assert judged.high - 0.5 == pytest.approx(student(freedom).ppf(0.975) * np.sqrt(total), rel=0.03)
 
 
-def test_what_is_said_of_a_single_run_is_what_was_simulated() -> None:
+def test_what_is_said_of_a_single_run_is_what_was_simulated():
     laid_down = pd.read_csv(LAID_DOWN)
     alone = laid_down[(laid_down.effect == "none") & (laid_down.seeds == 1) & (laid_down.run_sd > 0)]
     alone = alone[(alone.groups == 60)].set_index("metric")
@@ -130,7 +128,7 @@ def test_what_is_said_of_a_single_run_is_what_was_simulated() -> None:
 
 
 @pytest.mark.parametrize(("metric", "quality_sd"), [("macro_f1", 0.2), ("pearson_r", 0.0)])
-def test_what_a_single_run_would_have_been_worth_is_what_single_runs_come_to(metric: str, quality_sd: float) -> None:
+def test_what_a_single_run_would_have_been_worth_is_what_single_runs_come_to(metric, quality_sd):
     rng, design = np.random.default_rng(12), Design("none", metric, 60, "equal", 3, 3, quality_sd)
     gains, wrong = [], []
     for _ in range(150):
@@ -147,7 +145,7 @@ def test_what_a_single_run_would_have_been_worth_is_what_single_runs_come_to(met
     assert luck_of_a_run(calm).startswith("All of them hold for one training run")
 
 
-def test_a_design_that_is_simulated_anew_replaces_its_row_and_a_new_row_finds_its_place() -> None:
+def test_a_design_that_is_simulated_anew_replaces_its_row_and_a_new_row_finds_its_place():
     laid_down = pd.read_csv(LAID_DOWN)
     every = list(designs())
     number = next(place for place, design in enumerate(every) if design.sizes == "equal" and design.seeds == 5)
@@ -163,7 +161,7 @@ def test_a_design_that_is_simulated_anew_replaces_its_row_and_a_new_row_finds_it
     assert places == sorted(places)
 
 
-def test_the_rates_that_were_laid_down_hold_the_level() -> None:
+def test_the_rates_that_were_laid_down_hold_the_level():
     laid_down = pd.read_csv(LAID_DOWN)
     assert list(laid_down.columns) == list(CALIBRATION)
     known = laid_down[(laid_down.seeds > 1) | (laid_down.run_sd == 0)]

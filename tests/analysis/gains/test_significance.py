@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import false_discovery_control
@@ -18,7 +16,7 @@ from analysis.gains.significance import (
 from tasks.metrics import MEASURES
 
 
-def _small(metric: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _small(metric, seed=0):
     """Labels ``[60]``, names of 12 uneven groups ``[60]`` and predictions of three lanes ``[3, 60]``."""
     rng = np.random.default_rng(seed)
     names = np.array([f"g{place}" for place in rng.integers(12, size=60)])
@@ -31,9 +29,7 @@ def _small(metric: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return rng.integers(3, size=60), names, rng.integers(4, size=(3, 60))  # class 3 is only ever predicted
 
 
-def _by_rows(
-    metric: str, labels: np.ndarray, names: np.ndarray, lanes: np.ndarray, draws: int, seed: int
-) -> np.ndarray:
+def _by_rows(metric, labels, names, lanes, draws, seed):
     """The same draws the long way: collect the rows of every drawn group, then apply the project's metric."""
     groups = Groups.of(names)
     members = [np.flatnonzero(groups.index == place) for place in range(groups.count)]
@@ -43,20 +39,20 @@ def _by_rows(
 
 
 @pytest.mark.parametrize("metric", MEASURES)
-def test_draws_equal_those_of_resampled_rows(metric: str) -> None:
+def test_draws_equal_those_of_resampled_rows(metric):
     labels, names, lanes = _small(metric)
     count = DRAWS_AT_A_TIME + 50  # in two batches, against all at once
     quick = score_draws(metric, labels, Groups.of(names), lanes, draws=count, rng=np.random.default_rng(7))
     np.testing.assert_allclose(quick, _by_rows(metric, labels, names, lanes, count, 7), atol=1e-9)
 
 
-def test_a_draw_without_a_class_averages_over_the_others() -> None:
+def test_a_draw_without_a_class_averages_over_the_others():
     labels, names = np.array([0, 0, 1]), np.array(["a", "b", "c"])
     draws = score_draws("macro_f1", labels, Groups.of(names), labels, draws=200, rng=np.random.default_rng(0))
     assert (draws == 1).all()
 
 
-def test_a_constant_prediction_has_no_correlation_in_any_draw() -> None:
+def test_a_constant_prediction_has_no_correlation_in_any_draw():
     labels, names, lanes = _small("pearson_r")
     lanes[1] = 0.1
     draws = score_draws("pearson_r", labels, Groups.of(names), lanes, draws=50, rng=np.random.default_rng(0))
@@ -64,7 +60,7 @@ def test_a_constant_prediction_has_no_correlation_in_any_draw() -> None:
     assert np.isfinite(draws[:, [0, 2]]).all()
 
 
-def test_correlation_survives_a_large_offset() -> None:
+def test_correlation_survives_a_large_offset():
     labels, names, lanes = _small("pearson_r")
     groups = Groups.of(names)
     near = score_draws("pearson_r", labels, groups, lanes, draws=50, rng=np.random.default_rng(0))
@@ -72,12 +68,12 @@ def test_correlation_survives_a_large_offset() -> None:
     np.testing.assert_allclose(near, far, atol=1e-5)
 
 
-def test_effective_groups_count_equal_ones_and_discount_uneven_ones() -> None:
+def test_effective_groups_count_equal_ones_and_discount_uneven_ones():
     assert Groups.of(["a", "b", "c", "d"]).effective == 4
     assert Groups.of(["a"] * 97 + ["b", "c", "d"]).effective < 1.1
 
 
-def test_one_seed_with_many_groups_gives_the_normal_interval() -> None:
+def test_one_seed_with_many_groups_gives_the_normal_interval():
     rng = np.random.default_rng(0)
     groups, draws = Groups.of(np.arange(2000)), rng.normal(0.3, 0.1, size=(20_000, 1))
     found = evidence([0.3], draws, groups, rng)
@@ -85,7 +81,7 @@ def test_one_seed_with_many_groups_gives_the_normal_interval() -> None:
     assert found.p == pytest.approx(0.0027, abs=0.002)
 
 
-def test_three_seeds_need_the_tails_of_student_t() -> None:
+def test_three_seeds_need_the_tails_of_student_t():
     """Seeds alone vary, so the interval is that of a t test with two degrees of freedom."""
     rng = np.random.default_rng(0)
     estimates = np.array([0.1, 0.2, 0.3])
@@ -94,7 +90,7 @@ def test_three_seeds_need_the_tails_of_student_t() -> None:
     assert found.high - found.low == pytest.approx(2 * 4.303 * 0.1 / np.sqrt(3), rel=0.05)
 
 
-def test_p_and_interval_agree_about_zero() -> None:
+def test_p_and_interval_agree_about_zero():
     rng = np.random.default_rng(3)
     for shift in np.linspace(0, 0.4, 30):
         found = evidence([shift], rng.normal(shift, 0.1, size=(2000, 1)), Groups.of(np.arange(40)), rng)
@@ -104,13 +100,13 @@ def test_p_and_interval_agree_about_zero() -> None:
 @pytest.mark.parametrize(
     ("estimates", "names"), [([0.1], ["a", "a"]), ([np.nan], ["a", "b"]), ([0.1, np.nan], ["a", "b"])]
 )
-def test_what_cannot_be_judged_has_no_p(estimates: list[float], names: list[str]) -> None:
+def test_what_cannot_be_judged_has_no_p(estimates, names):
     draws = np.full((100, len(estimates)), 0.1)
     found = evidence(estimates, draws, Groups.of(names), np.random.default_rng(0))
     assert np.isnan([found.low, found.high, found.p]).all()
 
 
-def test_draws_without_a_value_count_against_rejection() -> None:
+def test_draws_without_a_value_count_against_rejection():
     draws = np.random.default_rng(0).normal(1.0, 0.01, size=(1000, 1))
     draws[:300] = np.nan
     found = evidence([1.0], draws, Groups.of(np.arange(50)), np.random.default_rng(0))
@@ -119,12 +115,12 @@ def test_draws_without_a_value_count_against_rejection() -> None:
     assert np.isinf(found.sizes).tolist() == np.isnan(draws[:, 0]).tolist()
 
 
-def test_equal_cells_have_p_of_one() -> None:
+def test_equal_cells_have_p_of_one():
     found = evidence([0.0, 0.0], np.zeros((500, 2)), Groups.of(np.arange(30)), np.random.default_rng(0))
     assert (found.low, found.high, found.p) == (0, 0, 1)
 
 
-def test_benjamini_hochberg_is_scipys_and_skips_the_undefined() -> None:
+def test_benjamini_hochberg_is_scipys_and_skips_the_undefined():
     raw = np.random.default_rng(0).random(100) ** 3
     raw[5] = raw[6]
     holed = np.insert(raw, [0, 50, 100], np.nan)
@@ -135,13 +131,11 @@ def test_benjamini_hochberg_is_scipys_and_skips_the_undefined() -> None:
     assert np.isnan(benjamini_hochberg([np.nan])).all()
 
 
-def _covariance(first: np.ndarray, second: np.ndarray) -> float:
+def _covariance(first, second):
     return float(np.mean([(x - first.mean()) * (y - second.mean()) for x, y in zip(first, second, strict=True)]))
 
 
-def _by_formula(
-    top: np.ndarray, base: np.ndarray, top_draws: np.ndarray, base_draws: np.ndarray, groups: Groups
-) -> tuple[float, float, float]:
+def _by_formula(top, base, top_draws, base_draws, groups):
     """Variance through groups, through seeds, and degrees of freedom of a difference, summed pair by pair."""
     n_top, n_base = top.size, base.size
     tops, bases = list(top_draws.T), list(base_draws.T)
@@ -165,7 +159,7 @@ def _by_formula(
 
 
 @pytest.mark.parametrize(("n_top", "n_base"), [(1, 2), (1, 4), (2, 5), (3, 4)])
-def test_the_variance_of_unequal_seeds_is_that_of_its_formula_by_hand(n_top: int, n_base: int) -> None:
+def test_the_variance_of_unequal_seeds_is_that_of_its_formula_by_hand(n_top, n_base):
     rng = np.random.default_rng(n_top + n_base)
     groups = Groups.of([f"g{place}" for place in rng.integers(6, size=40)])
     common = rng.normal(size=(300, 1))
@@ -180,7 +174,7 @@ def test_the_variance_of_unequal_seeds_is_that_of_its_formula_by_hand(n_top: int
     assert judged.df == pytest.approx(freedom, rel=1e-9)
 
 
-def test_equal_generators_draw_equal_blocks_and_go_on_alike_whether_drawn_or_remembered() -> None:
+def test_equal_generators_draw_equal_blocks_and_go_on_alike_whether_drawn_or_remembered():
     blocks, rng = Blocks(10**6), np.random.default_rng(3)
     chosen = np.random.default_rng(3).integers(300, size=(20, 300))
     drawn = [np.bincount(row, minlength=300) for row in chosen]
@@ -192,12 +186,12 @@ def test_equal_generators_draw_equal_blocks_and_go_on_alike_whether_drawn_or_rem
     assert blocks.block(300, 20, np.random.default_rng(4)).tolist() != np.stack(drawn).tolist()
 
 
-def test_remembered_blocks_are_never_more_than_there_is_room_for() -> None:
+def test_remembered_blocks_are_never_more_than_there_is_room_for():
     blocks, rng = Blocks(1000), np.random.default_rng(0)
     for _ in range(5):
         blocks.block(10, 40, rng)
-        assert blocks.held == sum(weights.nbytes for weights, _ in blocks.known.values()) <= 1000
-    assert len(blocks.known) == 2
+        assert blocks.held == sum(weights.nbytes for weights, _ in blocks.weights.values()) <= 1000
+    assert len(blocks.weights) == 2
 
 
 @pytest.mark.parametrize(

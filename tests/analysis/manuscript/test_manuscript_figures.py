@@ -1,7 +1,5 @@
 """The text of a manuscript for LaTeX: how wide it is, and the figures that are fitted into it."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 
@@ -19,14 +17,14 @@ from analysis.manuscript.figures import SMALLEST, fitted, sheets
 from analysis.manuscript.layout import (
     VENUES,
     BoldCell,
-    aligned,
+    align,
     escaped,
     letters,
     of_width,
     points_aligned,
     points_wide,
     printed,
-    spanned,
+    span,
 )
 from analysis.results.study_results import StudyResults
 from tests.analysis.figures.test_boards import made_up_board
@@ -202,8 +200,8 @@ def test_a_number_is_printed_in_the_way_of_its_kind(kind, value, text):
 
 
 def test_an_interval_without_an_end_is_none():
-    assert spanned("score", 0.1, 0.2) == "[0.10, 0.20]"
-    assert spanned("score", float("nan"), 0.2, "?") == "?"
+    assert span("score", 0.1, 0.2) == "[0.10, 0.20]"
+    assert span("score", float("nan"), 0.2, "?") == "?"
 
 
 def test_a_sentence_has_the_number_in_markdown_and_the_macro_in_latex():
@@ -244,7 +242,7 @@ def points_from_the_right(cell):
     ],
 )
 def test_decimals_of_a_column_stand_under_each_other_whatever_follows_them(cells):
-    shown = aligned(cells)
+    shown = align(cells)
     assert len({tuple(points_from_the_right(cell)) for cell in shown}) == 1
     assert len({tuple(points_from_the_right(cell)) for cell in cells}) > 1 or "(" in cells[0]  # as they were
     assert not any("-" in cell for cell in shown)  # a hyphen is no minus

@@ -1,7 +1,5 @@
 """The methods of ten studies, sentence by sentence: each is there where the records have its fact, and only then."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -9,7 +7,7 @@ import pytest
 
 from analysis.manuscript.frames import data_sets, read_data, stored_study, write_data
 from analysis.manuscript.methods import checklist, methods
-from analysis.manuscript.references import DATA, licences, used
+from analysis.manuscript.references import DATA, licences, uses_of
 from analysis.sections.blocks import markdown
 from analysis.sections.gains import gains as gains_section
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -220,7 +218,7 @@ def sentences(text):
 
 
 def test_every_sentence_is_there_where_the_records_have_its_fact_and_only_then(subject):
-    facts, text = Facts(subject), [one for _, part in methods(subject, used(subject)) for one in sentences(part)]
+    facts, text = Facts(subject), [one for _, part in methods(subject, uses_of(subject)) for one in sentences(part)]
     for pattern, holds in SENTENCES:
         assert any(re.search(pattern, one) for one in text) == bool(holds(facts)), (pattern, text)
     unknown = [one for one in text if not any(re.search(pattern, one) for pattern, _ in SENTENCES)]
@@ -229,7 +227,7 @@ def test_every_sentence_is_there_where_the_records_have_its_fact_and_only_then(s
 
 def test_made_up_texts_cite_no_data_and_have_no_licences(subject):
     is_synthetic = subject.stored.manifest["synthetic"]
-    assert any(one.kind == DATA for one in used(subject)) != is_synthetic
+    assert any(one.kind == DATA for one in uses_of(subject)) != is_synthetic
     assert bool(licences(subject)) != is_synthetic
     assert (data_sets(subject).licence == "").all() == is_synthetic
 
@@ -249,7 +247,7 @@ def test_gains_that_were_drawn_more_often_are_counted_in_the_text_and_the_report
     subject = stored_study(store, manifest)
     drawn = subject.stored.gains.assign(draws=[10_000, 100_000])
     subject = dataclasses.replace(subject, stored=with_frames(subject.stored, gains=drawn))
-    text = dict(methods(subject, used(subject)))["Gains and tests"]
+    text = dict(methods(subject, uses_of(subject)))["Gains and tests"]
     assert "[[StudyDrawsMost]] of the [[StudyGainsDrawnMore]] gains" in text
     write_data(subject, tmp_path / "data")
     run = read_data(tmp_path / "data")["run"].set_index("fact").value

@@ -1,7 +1,5 @@
 """The folder of a manuscript: complete, traced number by number, and at the widths that it says."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -16,8 +14,8 @@ from analysis.manuscript import layout
 from analysis.manuscript.frames import published, read_data, write_data
 from analysis.manuscript.layout import VENUES, of_width, printed, table_as_latex
 from analysis.manuscript.methods import checklist, methods
-from analysis.manuscript.paper import QUOTED, UnknownNumber, filled, numbers, write_paper
-from analysis.manuscript.references import entries, used
+from analysis.manuscript.paper import QUOTED, UnknownNumber, fill, numbers, write_paper
+from analysis.manuscript.references import entries, uses_of
 from analysis.manuscript.tables import tables
 from analysis.tables import write_csv
 from tasks.errors import BadInput
@@ -165,7 +163,7 @@ def test_a_width_too_small_and_two_widths_are_refused(command, tmp_path):
 )
 def test_an_unfinished_or_larger_study_is_told_as_it_is(tmp_path, options, said):
     subject = small_subject(tmp_path, TASKS[2:], **options)
-    parts = methods(subject, used(subject))
+    parts = methods(subject, uses_of(subject))
     frames = written(subject, tmp_path)
     printed_numbers = {one.macro: one.printed for one in numbers(frames) if one.printed}
     text = " ".join(layout.as_markdown(part, printed_numbers) for _, part in parts)
@@ -196,7 +194,7 @@ def test_a_text_of_ones_own_gets_the_numbers_that_its_macros_name(folder, tmp_pa
     text = f"Of [[StudyTasks]] tasks: [[{first.macro}]], not [one] or [[]].\n"
     known = {number.macro: number.printed for number in named}
     expected = f"Of {known['StudyTasks']} tasks: {first.printed}, not [one] or [[]].\n"
-    assert filled(text, named, "own.md") == expected
+    assert fill(text, named, "own.md") == expected
 
 
 def test_a_macro_names_no_cell_that_is_empty(tmp_path):
@@ -215,7 +213,7 @@ def test_a_text_that_quotes_an_unknown_number_is_refused_with_its_line(folder, m
     named = numbers(read_data(folder / "data"))
     hint = "; did you mean 'StudyTasks'?" if macro == "StudyTask" else ""
     with pytest.raises(UnknownNumber, match=rf"^own.md:2: \[\[{macro}\]\] is no number of this study{re.escape(hint)}"):
-        filled(f"Fine: [[StudyTasks]]\nnot: [[{macro}]]\n", named, "own.md")
+        fill(f"Fine: [[StudyTasks]]\nnot: [[{macro}]]\n", named, "own.md")
 
 
 def test_texts_are_written_beside_the_manuscript_and_read_before_anything_is_computed(tmp_path):

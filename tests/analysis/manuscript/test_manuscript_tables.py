@@ -1,7 +1,5 @@
 """The tables of a manuscript: every number that of its frame, and what is not known left out."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 
@@ -14,7 +12,7 @@ from analysis.manuscript.figures import sheets
 from analysis.manuscript.frames import best_and_worst, read_data, stored_study, write_data
 from analysis.manuscript.methods import RULES, methods
 from analysis.manuscript.paper import numbers, write_paper
-from analysis.manuscript.references import MERGES, entries, used
+from analysis.manuscript.references import MERGES, entries, uses_of
 from analysis.manuscript.tables import best_and_worst as best_and_worst_table
 from analysis.manuscript.tables import merged as merged_table
 from analysis.manuscript.tables import rationales, systems, tables
@@ -224,7 +222,7 @@ def test_rationales_stand_with_both_constants_in_every_form(written):
     known = frames["leaderboard_rationales"]
     (table,) = rationales(frames, pd.Series({TASK: "ER"}))
     assert [row[1] for row in table.rows] == list(dict.fromkeys(known.system)) and len(table.rows) == 3
-    assert [column.head for column in table.columns[2:4]] == ["T-F1, epitome", "IOU-F1, epitome"]
+    assert [column.head for column in table.columns[2:4]] == ["Epitome token F1", "Epitome IOU F1"]
     numbers = [float(cell) for row in table.rows for cell in row[2:]]
     wanted = [value for row in known.itertuples() for value in (row.token_f1, row.iou_f1)]
     assert numbers == pytest.approx(wanted, abs=0.006)
@@ -298,7 +296,7 @@ def study_in(folder, **study):
 
 
 def paragraph(subject):
-    return dict(methods(subject, used(subject)))["Merged intermediates"]
+    return dict(methods(subject, uses_of(subject)))["Merged intermediates"]
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -340,7 +338,7 @@ def test_every_rule_and_choice_of_parents_that_a_study_may_have_has_words():
 
 def test_sources_are_those_of_the_rules_that_the_study_has(tmp_path):
     subject = stored_study(*fake_study(tmp_path, TASKS, merged={"signs": {"rule": "ties", "keep": 0.5}}))
-    text = "\n".join(entry for use in used(subject) for entry in use.entries)
+    text = "\n".join(entry for use in uses_of(subject) for entry in use.entries)
     assert set(entries(text)) & {key for keys in MERGES.values() for key in keys} == set(MERGES["ties"])
 
 
@@ -371,7 +369,7 @@ def quoted(tmp_path_factory):
     return results, {number.macro: number.printed for number in numbers(read_data(root / "data"))}
 
 
-def test_words_and_the_difference_from_them_are_those_of_the_table(quoted) -> None:
+def test_words_and_the_difference_from_them_are_those_of_the_table(quoted):
     results, macros = quoted
     for row in results.learned.itertuples():
         name = row.target.title()
@@ -380,7 +378,7 @@ def test_words_and_the_difference_from_them_are_those_of_the_table(quoted) -> No
         assert macros[f"LearnedLow{name}"] == f"{row.low:.1f}" and macros[f"LearnedHigh{name}"] == f"{row.high:.1f}"
 
 
-def test_counts_are_of_gains_onto_targets_that_have_learned(quoted) -> None:
+def test_counts_are_of_gains_onto_targets_that_have_learned(quoted):
     _, macros = quoted
     counted = ("StudyTargetsLearned", "StudyCountedPairs", "StudyCountedGains", "StudyCountedHarms")
     assert [macros[name] for name in counted] == ["1", "1", "1", "0"]

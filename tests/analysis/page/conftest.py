@@ -1,7 +1,5 @@
 """The browser that the tests of a page drive."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

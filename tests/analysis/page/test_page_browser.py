@@ -1,7 +1,5 @@
 """The page in a real browser: what readers do with mouse, keyboard, paper and phone, and that nothing leaves it."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -457,12 +455,3 @@ def test_axe_finds_no_violation_on_any_kind_of_page_in_firefox(address, axe, siz
             passed += held
         assert window.complaints(address) == []
     assert passed > 100
-
-
-def test_the_console_of_firefox_is_heard(address, tmp_path):
-    if PROGRAM is None:
-        pytest.skip("needs Debian's package firefox-esr")
-    with firefox(tmp_path, "light") as window:
-        window.show(address)
-        window.run("return new Promise((done) => setTimeout(() => { setTimeout(done, 50); throw Error('heard'); }))")
-        assert window.complaints(address) == ["Error: heard"]

@@ -1,7 +1,5 @@
 """The page of the paper's printed scores: all that scores tell, and nothing of what they do not."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,7 +10,7 @@ import pytest
 
 from analysis.importance.mixed_test import SIGNED
 from analysis.importance.question import of_published
-from analysis.page.document import Report, assembled, scores_document, write_page
+from analysis.page.document import Report, assemble, scores_document, write_page
 from analysis.report import write_scores_report
 from analysis.results.published import results, table
 from analysis.sections.blocks import Heading, Section, Text
@@ -69,7 +67,7 @@ def test_nothing_is_said_of_what_scores_do_not_tell(shown):
     (board,) = shown["leaderboards"]
     assert not board["tested"] and all(len(row["texts"]) == 5 for row in board["rows"])
     json.dumps(shown, allow_nan=False)
-    assert "printed scores" in assembled(shown)
+    assert "printed scores" in assemble(shown)
 
 
 def test_every_target_has_its_intermediates_sorted_in_whole_points_without_intervals(shown, printed):

@@ -122,11 +122,7 @@ def test_a_rater_in_common_links_a_panel_but_no_pair():
     assert np.isnan(pairs.spearman[1])  # two tasks say nothing
 
 
-def test_few_tasks_or_many_undefined_draws_have_no_interval(published):
-    few = published.tasks.task[:9]
-    frame = agreement(rated(published.ratings[published.ratings.task.isin(few)]), draws=200)
-    assert frame.alpha_interval.notna().all()
-    assert frame.low_interval.isna().all()
+def test_many_undefined_draws_have_no_interval():
     nearly_constant = [(f"t{i}", "link", rater, 1 + (i == 0)) for i in range(12) for rater in "AB"]
     frame = agreement(rated(nearly_constant), draws=200)  # a third of the draws do not hold the one task that differs
     assert (frame.alpha_interval[0], np.isnan(frame.low_interval[0])) == (1.0, True)

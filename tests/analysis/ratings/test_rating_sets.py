@@ -1,7 +1,5 @@
 """A model's ratings beside people's: agreement, runs, and the same test with each set of ratings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

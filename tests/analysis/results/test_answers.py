@@ -1,7 +1,5 @@
 """How good answers are beside their score: against annotators, by their probabilities, and by what they rest on."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -41,13 +39,12 @@ from analysis.results.answers import (
 from analysis.results.leaderboard import leaderboard
 from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import markdown
-from analysis.sections.study import RATIONALE_HEAD
 from analysis.sections.study import leaderboard as section
-from analysis.sections.study import rationale_rows as rows_in_words
+from tasks.rationales import FORMS
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 
-def by_scikit_learn(marks: np.ndarray, answers: np.ndarray | None = None) -> float:
+def by_scikit_learn(marks, answers=None):
     """The same by spreading each row over the tied classes as rows with weights, an annotator after the other."""
     scores, weights = [], []
     for annotator in range(marks.shape[1]):
@@ -95,11 +92,11 @@ def test_of_numbers_it_is_the_mean_of_correlations_with_the_mean_of_the_others()
     assert ceiling(Annotated.of(marks, 0)) == pytest.approx(np.average([*each, last], weights=[40, 40, 40, 30]))
 
 
-def predictions_of(answers: np.ndarray, groups: np.ndarray) -> Predictions:
+def predictions_of(answers, groups):
     return Predictions(np.arange(len(answers)), groups, answers, answers)
 
 
-def noisy(rng: np.random.Generator, groups: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def noisy(rng, groups, rows):
     """Marks of three annotators, a system's answers with the same errors as theirs, and group names."""
     truth = rng.integers(2, size=(groups * rows, 1))
     said = np.where(rng.random((groups * rows, 4)) < 0.2, 1 - truth, truth)
@@ -213,7 +210,7 @@ def test_without_the_measure_there_are_no_people(annotated_board):
 # Calibration: against scikit-learn and a loop, and a calibrated system whose error is its known null value.
 
 
-def made_up(rng: np.random.Generator, count: int, *, confidence: float = 1.0, groups: int = 0) -> Answered:
+def made_up(rng, count, *, confidence=1.0, groups=0):
     """Answers of a system of three classes whose logits are ``confidence`` times what would be calibrated."""
     logits = rng.normal(size=(count, 3)) * 1.5
     labels = (rng.random((count, 1)) > softmax(logits, axis=1).cumsum(axis=1)).sum(axis=1)
@@ -301,6 +298,7 @@ def test_the_interval_of_an_error_lies_around_it_and_is_no_wider_for_what_resamp
     assert drawn.mean() - calibration_error(own) > drawn.std()
     row = calibration_row([own], draws=2_000, seed=1)
     assert row["high"] - row["error"] == pytest.approx(1.96 * drawn.std(), rel=0.1)
+    assert row["brier_high"] - row["brier"] == pytest.approx(1.96 * own.brier.std() / np.sqrt(400), rel=0.1)
 
 
 @pytest.mark.simulation
@@ -342,6 +340,8 @@ def test_the_leaderboard_has_a_row_of_everybody_with_probabilities(study):
         assert rows.n_answers.eq(120 * (3 if target == "needs" else 1)).all()
         assert rows.error.between(rows.low, rows.high).all()
         assert rows.error.is_monotonic_increasing
+    bins = board.reliability[board.reliability.right.between(0.1, 0.9)]
+    assert len(bins) > 20 and (bins.low < bins.right).all() and (bins.right < bins.high).all()
     own = board.reliability[(board.reliability.target == "hope") & (board.reliability.system == "floor")]
     assert len(own) == 1
     assert own.n.item() == 240
@@ -445,16 +445,11 @@ def test_a_study_s_rationales_are_printed_with_their_constants(tmp_path, command
     monkeypatch.setattr(Store, "open", open_)
     study = StudyResults.of(store, manifest, draws=50)
     board = study.leaderboard
-    assert rows_in_words(board.rationales)[1:] == [
-        tuple([name, *(f"{value:.3f}" for form in ("epitome", "micromodels", "corrected")
-                       for value in by_name(board.rationales.to_dict("records"))[name, form])])
-        for name in CONSTANTS
-    ]  # fmt: skip
-    assert len(rows_in_words(board.rationales)[0]) == len(RATIONALE_HEAD)
     page = markdown([section(study)])
     assert "**Title of hope** full data, 72 of 120 test rows have a rationale:" in page
-    for row in rows_in_words(board.rationales):
-        assert f"| {' | '.join(row)} |" in page
+    for name in ("marker", *CONSTANTS):
+        scores = [by_name(board.rationales.to_dict("records"))[name, form] for form in FORMS]
+        assert f"| {name} | {' | '.join(f'{score:.3f}' for pair in scores for score in pair)} |" in page
     code, out, _ = command("systems", "leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out")
     assert code == 0 and "every word marked" in out and "epitome token F1" in out
     code, out, _ = command("systems", "leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out", "--json")

@@ -1,7 +1,5 @@
 """Two studies on the same items, repeated splits, and what tasks that hang on context teach and learn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ from analysis.gains.significance import difference_evidence, score_draws
 from analysis.results import comparisons
 from analysis.results.leaderboard import Contestant, leaderboard
 from benchmarks.calibrations.repeats import repeats_calibration
-from benchmarks.calibrations.two_studies import BETTER, TESTS, Design, _cells, two_studies_calibration
+from benchmarks.calibrations.two_studies import BETTER, TESTS, Design, _cells
 from tasks.metrics import MEASURES, macro_f1
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.small_study import ONE, small_study
@@ -28,7 +26,7 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "pearson_r"])
-def test_of_single_runs_the_p_is_that_of_the_difference_resampled_as_a_whole(metric: str) -> None:
+def test_of_single_runs_the_p_is_that_of_the_difference_resampled_as_a_whole(metric):
     design, rng = Design(metric, 30, 1, 0.5), np.random.default_rng(3)
     labels, groups, lanes = _cells(design, 0.8, rng)
     flat = lanes.reshape(4, -1)  # two studies, each alone and with the transfer
@@ -52,21 +50,21 @@ def test_of_single_runs_the_p_is_that_of_the_difference_resampled_as_a_whole(met
     assert unshared == pytest.approx(2 * student.sf(abs(row["difference"]) / np.sqrt(total), freedom), rel=1e-9)
 
 
-def _stored(root: Path, name: str, seeds: tuple[int, ...]) -> comparisons.StoredStudy:
+def _stored(root, name, seeds):
     store, manifest = fake_study(root, TASKS, seeds=seeds)
     manifest = manifest | {"name": name}
     store.write_manifest(name, manifest)
     return comparisons.StoredStudy(Store(root), manifest)
 
 
-def _decisions(study: comparisons.StoredStudy, intermediate: str | None, target: str) -> list[np.ndarray]:
+def _decisions(study, intermediate, target):
     frame = planned_cells(*study)
     role = frame.role == ("transfer" if intermediate else "baseline")
     rows = frame[(frame.target == target) & role & (frame.intermediate.isna() | (frame.intermediate == intermediate))]
     return [predictions(study.store, study.store.get(key)).decisions for key in rows.key]
 
 
-def test_the_covariance_is_that_of_groups_drawn_by_hand(tmp_path: Path) -> None:
+def test_the_covariance_is_that_of_groups_drawn_by_hand(tmp_path):
     a, b = _stored(tmp_path, "a", (1,)), _stored(tmp_path, "b", (3, 4))
     frame = comparisons.shared_errors(a, b, draws=4000).set_index(["intermediate", "target"])
     assert len(frame) == 6
@@ -87,26 +85,18 @@ def test_the_covariance_is_that_of_groups_drawn_by_hand(tmp_path: Path) -> None:
     assert frame.covariance["role", "hope"] == pytest.approx(spread[0, 1], abs=tolerance)
 
 
-def test_other_test_items_are_not_taken_together(tmp_path: Path) -> None:
+def test_other_test_items_are_not_taken_together(tmp_path):
     a = _stored(tmp_path / "a", "a", (1,))
     store, manifest = fake_study(tmp_path / "b", (FakeTask("hope", rows=90), FakeTask("role")), seeds=(1,))
     frame = comparisons.shared_errors(a, comparisons.StoredStudy(store, manifest))
     assert set(frame.target) == {"role"}
 
 
-def test_a_simulated_design_counts_both_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.calibrations.two_studies.DESIGNS", [Design("macro_f1", 20, 3, 0.6)])
-    frame = two_studies_calibration(12)
-    assert list(frame.test) == ["shared items", "as independent"] * 2
-    assert list(frame.quality) == [0.0, 0.0, BETTER, BETTER]
-    assert (frame.studies == 12).all() and frame.rate.between(0, 1).all()
-
-
-def _short(rate: float, digits: int) -> str:
+def _short(rate, digits):
     return f"{rate:.{digits}f}".removeprefix("0")
 
 
-def test_every_rate_of_the_page_is_that_of_the_file() -> None:
+def test_every_rate_of_the_page_is_that_of_the_file():
     lines = (DOCS / "significance.md").read_text(encoding="utf-8").splitlines()
     frame = pd.read_csv(DOCS / "compare_calibration.csv")
     assert frame.studies.eq(500).all()

@@ -1,7 +1,5 @@
 """What scored texts say of their authors: by hand, against a bootstrap, and of authors made up to fall or to leave."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

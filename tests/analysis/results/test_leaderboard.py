@@ -1,7 +1,5 @@
 """The leaderboard: every contestant once, its numbers against scikit-learn, and what pairs' tests may say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Options asked otherwise, from made-up answers: numbers by hand and scikit-learn, and preferences that are chance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score

@@ -1,7 +1,5 @@
 """Expressed against perceived: means, errors clustered by groups, and corrections over the table."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

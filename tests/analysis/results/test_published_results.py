@@ -1,7 +1,5 @@
 """The paper's own numbers as finished results, and our rows beside them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -119,11 +117,11 @@ SHARES = {"yes": 60.0, "no": 40.0}
 NUMBERS = {"min": 1.0, "median": 2.0, "max": 5.0, "mean": 2.4, "std": 1.52}
 
 
-def printed(labels: dict[str, float], rows: int = 100, is_number: bool = False) -> PublishedTask:
+def printed(labels, rows=100, is_number=False):
     return PublishedTask("toy", rows, dict.fromkeys(COLUMNS, labels), is_number, "a known reason", (80.0, 10.0, 10.0))
 
 
-def answers(yes: int, of: int) -> list[str]:
+def answers(yes, of):
     return ["yes"] * yes + ["no"] * (of - yes)
 
 
@@ -131,42 +129,42 @@ def answers(yes: int, of: int) -> list[str]:
     ("yes", "of", "verdict"),
     [(60, 100, "exact"), (600, 1000, "shares exact"), (63, 100, "close"), (64, 100, "differs")],
 )
-def test_shares_decide(yes: int, of: int, verdict: str) -> None:
+def test_shares_decide(yes, of, verdict):
     found = audit(printed(SHARES), {"all": answers(yes, of)})
     assert found.verdict == verdict and found.rows == of
     assert (found.note == "") is (verdict == "exact")
 
 
-def test_a_known_split_counts_too_and_the_furthest_number_is_named() -> None:
+def test_a_known_split_counts_too_and_the_furthest_number_is_named():
     found = audit(printed(SHARES), {"all": answers(60, 100), "test": answers(13, 20)})
     assert found.verdict == "differs" and found.columns == ("all", "test")
     assert found.furthest == "test yes: 65.0, printed 60.0"
 
 
-def test_a_class_that_is_not_printed_is_no_share_of_print_and_one_that_is_missing_counts() -> None:
+def test_a_class_that_is_not_printed_is_no_share_of_print_and_one_that_is_missing_counts():
     assert audit(printed({"yes": 100.0}), {"all": answers(60, 100)}).verdict == "differs"
     assert audit(printed({**SHARES, "maybe": 3.0}), {"all": answers(60, 100)}).verdict == "close"
 
 
-def test_statistics_decide_for_numbers() -> None:
+def test_statistics_decide_for_numbers():
     values = [1.0, 2.0, 2.0, 2.0, 5.0]
     assert audit(printed(NUMBERS, 5, True), {"all": values}).verdict == "exact"
     assert audit(printed(NUMBERS, 5, True), {"all": [*values[:4], 4.9]}).verdict == "close"
     assert audit(printed(NUMBERS, 5, True), {"all": [*values[:4], 4.0]}).verdict == "differs"
 
 
-def test_missing_data_is_a_line_of_its_own() -> None:
+def test_missing_data_is_a_line_of_its_own():
     line = missing(printed(SHARES), "ask its authors")
     assert (line.verdict, line.rows, line.published_rows, line.note) == ("data missing", None, 100, "ask its authors")
 
 
-def test_the_papers_eighteen_tasks_and_no_others_are_printed() -> None:
+def test_the_papers_eighteen_tasks_and_no_others_are_printed():
     found = [id for id, task in REGISTRY.tasks.items() if published_task(id, task.dataset.id)]
     assert found == PAPER
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_printed_numbers_are_whole_and_name_our_classes(name: str) -> None:
+def test_printed_numbers_are_whole_and_name_our_classes(name):
     task = REGISTRY.task(name)
     found = published_task(name, task.dataset.id)
     assert found is not None and found.rows > 1000

@@ -1,7 +1,5 @@
 """What a page is made of, and the sections on gains in every printer's words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd
@@ -70,7 +68,7 @@ def test_a_figure_with_an_odd_name_is_still_one_link():
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
+def study(tmp_path_factory):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     folder: Path = tmp_path_factory.mktemp("study")
     return StudyResults.of(
@@ -78,7 +76,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
     )
 
 
-def test_every_correction_is_counted_from_its_own_column(study: StudyResults) -> None:
+def test_every_correction_is_counted_from_its_own_column(study):
     page = markdown([gain_sections.gains(study), gain_sections.corrections(study)])
     for name, what in gain_sections.WAYS.items():
         sure = study.gains.points[study.gains[name] <= 0.05]
@@ -88,7 +86,7 @@ def test_every_correction_is_counted_from_its_own_column(study: StudyResults) ->
     assert f"from 300 paired draws (of {more} gain{'s' * (more > 1)} 3000, where what is significant" in page
 
 
-def test_the_smallest_visible_gain_of_every_tested_target_is_shown(study: StudyResults) -> None:
+def test_the_smallest_visible_gain_of_every_tested_target_is_shown(study):
     page = markdown([gain_sections.visible(study)])
     for row in study.visible.itertuples():
         assert f"| {row.visible:.1f} | {row.visible_in_grid:.1f} |" in page

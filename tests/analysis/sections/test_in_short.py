@@ -1,7 +1,5 @@
 """The answer on top of a report: every number is that of the frames beside it, whatever the study."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -39,16 +37,16 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
-def slopes(*detectable: float | None) -> list[dict[str, Any]]:
+def slopes(*detectable):
     return [{"question": SIGNED, "verdict": "not supported", "detectable": size} for size in detectable]
 
 
-def answer(headline: str = NOTHING, **facts: Any) -> ImportanceReport:
+def answer(headline=NOTHING, **facts):
     return ImportanceReport((headline,), Section("", []), {"headline": headline, **facts})
 
 
 @pytest.fixture(scope="module", params=STUDIES)
-def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
+def study(request, tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("study")
     options = dict(STUDIES[request.param])
     return StudyResults.of(
@@ -56,22 +54,22 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )
 
 
-def text_of(study: StudyResults) -> str:
+def text_of(study):
     return "\n".join(sentences(study, EXPLAINED))
 
 
-def test_seeds_are_those_that_transfers_have(study: StudyResults) -> None:
+def test_seeds_are_those_that_transfers_have(study):
     planned, has = len(study.manifest["study"]["seeds"]), {count for count in study.gains.n_seeds if count}
     words = "3 seeds;" if has == {3} else "1 of 3 seeds;" if planned == 3 else "1 seed;"
     assert f"adapters on random-tiny, {words}" in text_of(study)
     assert seeds_of(pd.DataFrame({"n_seeds": [2, 0, 3, 2]})) == "2 to 3"
 
 
-def holds(mark: Any) -> bool:
+def holds(mark):
     return not pd.isna(mark) and bool(mark)
 
 
-def may_count(study: StudyResults) -> pd.Series:
+def may_count(study):
     """Which gains may be counted, from the frames and not from the function that the sentences ask."""
     has_learned = {(row.target, row.setting): row.has_learned for row in study.learned.itertuples()}
     return pd.Series(
@@ -85,12 +83,12 @@ def may_count(study: StudyResults) -> pd.Series:
     )
 
 
-def found(gains: pd.DataFrame) -> tuple[int, int]:
+def found(gains):
     points = gains.points[gains.significant]
     return int((points > 0).sum()), int((points < 0).sum())
 
 
-def test_counts_are_those_of_gains_onto_targets_that_have_learned(study: StudyResults) -> None:
+def test_counts_are_those_of_gains_onto_targets_that_have_learned(study):
     tested, text = study.gains[study.gains.p.notna()], text_of(study)
     counted = study.gains[may_count(study)]
     if tested.empty:
@@ -111,7 +109,7 @@ def test_counts_are_those_of_gains_onto_targets_that_have_learned(study: StudyRe
     assert numbers == [len(counted), n_targets, gains, harms, len(tested), len(counted) - gains - harms]
 
 
-def test_without_words_a_sentence_says_what_to_do_and_all_gains_stand_behind_it(tmp_path: Path) -> None:
+def test_without_words_a_sentence_says_what_to_do_and_all_gains_stand_behind_it(tmp_path):
     study = StudyResults.of(*fake_study(tmp_path, BOTH, helpful=[("role", "hope")]), draws=200)
     _, first, second, *others = sentences(study, EXPLAINED)
     assert first.startswith("Gains: none is claimed") and "run the study again, words are trained in seconds" in first
@@ -120,7 +118,7 @@ def test_without_words_a_sentence_says_what_to_do_and_all_gains_stand_behind_it(
     assert not any(line.startswith(("Largest", "A single test")) for line in others)
 
 
-def test_each_reason_stands_beside_its_target(tmp_path: Path) -> None:
+def test_each_reason_stands_beside_its_target(tmp_path):
     helpful = [("role", "hope"), ("tfidf", "hope"), (None, "role"), ("hope", "distress")]
     options = {"systems": ("tfidf",), "best_epoch": {((None, "distress"), 1): 4}}
     study = StudyResults.of(*fake_study(tmp_path, BOTH, helpful=helpful, **options), draws=500)
@@ -132,7 +130,7 @@ def test_each_reason_stands_beside_its_target(tmp_path: Path) -> None:
     )
 
 
-def test_cells_that_are_best_at_their_last_epoch_are_a_caution_where_they_are_many(tmp_path: Path) -> None:
+def test_cells_that_are_best_at_their_last_epoch_are_a_caution_where_they_are_many(tmp_path):
     for name, last, is_said in (("few", [(None, "hope")], False), ("many", [(None, "hope"), ("role", "hope")], True)):
         best = {(pair, 1): 4 for pair in last}
         tasks = (*BOTH, FakeTask("joy"))
@@ -141,7 +139,7 @@ def test_cells_that_are_best_at_their_last_epoch_are_a_caution_where_they_are_ma
         assert (f"{100 * len(last) / 16:.1f} % of the cells are best at their last epoch" in text) == is_said
 
 
-def test_what_single_tests_find_is_said_of_targets_that_have_learned(tmp_path: Path) -> None:
+def test_what_single_tests_find_is_said_of_targets_that_have_learned(tmp_path):
     study = StudyResults.of(
         *fake_study(tmp_path, F1, systems=("tfidf",), helpful=[("tfidf", "hope"), ("role", "hope")]), draws=300
     )
@@ -151,7 +149,7 @@ def test_what_single_tests_find_is_said_of_targets_that_have_learned(tmp_path: P
     assert f"finds a true gain of {size:.1f} points in four" in "\n".join(sentences(study, EXPLAINED))
 
 
-def test_extremes_are_those_of_the_counted_gains_and_have_their_sign(study: StudyResults) -> None:
+def test_extremes_are_those_of_the_counted_gains_and_have_their_sign(study):
     counted, text = study.gains[may_count(study)], text_of(study)
     for noun, size in (("gain", counted.points.max()), ("harm", counted.points.min())):
         if len(counted) and (size > 0) == (noun == "gain") and size:
@@ -161,14 +159,14 @@ def test_extremes_are_those_of_the_counted_gains_and_have_their_sign(study: Stud
             assert f"Largest {noun}" not in text
 
 
-def test_no_sentence_has_an_undefined_number_and_all_fit_a_screen(study: StudyResults) -> None:
+def test_no_sentence_has_an_undefined_number_and_all_fit_a_screen(study):
     lines = sentences(study, EXPLAINED)
     assert not re.search(r"\bnan\b|<NA>|\bNone\b|\binf\b", "\n".join(lines))
     assert 4 <= len(lines) <= 8
     assert sum(len(line.split()) for line in lines) <= 200
 
 
-def test_cautions_name_what_the_frames_flag(study: StudyResults) -> None:
+def test_cautions_name_what_the_frames_flag(study):
     tested = study.gains[study.gains.p.notna()]
     *_, cautions, _ = sentences(study, EXPLAINED)
     assert cautions.startswith("Reasons for caution: ")
@@ -182,7 +180,7 @@ def test_cautions_name_what_the_frames_flag(study: StudyResults) -> None:
         assert (words in cautions) == bool(tested[flag].fillna(False).astype(bool).any())
 
 
-def test_what_explains_gains_comes_with_the_slopes_that_would_have_been_found(tmp_path: Path) -> None:
+def test_what_explains_gains_comes_with_the_slopes_that_would_have_been_found(tmp_path):
     study = StudyResults.of(*fake_study(tmp_path, F1), draws=100)
     for given, sentence in (
         (slopes(1.62, 2.94), "A slope of 1.6 to 2.9 points per step of a rating would"),
@@ -253,6 +251,6 @@ NEXT = {
 }
 
 
-def test_the_last_line_is_the_step_that_is_due(study: StudyResults, request: pytest.FixtureRequest) -> None:
+def test_the_last_line_is_the_step_that_is_due(study, request):
     last = sentences(study)[-1]
     assert last.startswith(NEXT.get(request.node.callspec.params["study"], "Next: "))

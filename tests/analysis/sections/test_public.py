@@ -1,10 +1,7 @@
 """A report without private tasks: no byte of it tells of one, and it says how many were left out."""
 
-from __future__ import annotations
-
 import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +20,7 @@ MISSING = {"whispered_grief": "whispered.csv is not in the folder", "empdial_rol
 NOWHERE = (*WORDS, "secret.csv", "whispered")
 
 
-def contents(folder: Path) -> Iterator[bytes]:
+def contents(folder):
     """Every written byte: of each file and its name, and of what is compressed inside PNG, PDF and Parquet."""
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         raw = file.read_bytes()
@@ -37,7 +34,7 @@ def contents(folder: Path) -> Iterator[bytes]:
             yield pd.read_parquet(file).to_csv().encode()
 
 
-def png_texts(raw: bytes) -> Iterator[bytes]:
+def png_texts(raw):
     place = 8
     while place < len(raw):
         size, kind = int.from_bytes(raw[place : place + 4], "big"), raw[place + 4 : place + 8]
@@ -47,7 +44,7 @@ def png_texts(raw: bytes) -> Iterator[bytes]:
         place += 12 + size
 
 
-def words_in(folder: Path) -> set[str]:
+def words_in(folder):
     return {word for raw in contents(folder) for word in NOWHERE if word.lower().encode() in raw.lower()}
 
 

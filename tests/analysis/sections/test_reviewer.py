@@ -1,7 +1,5 @@
 """What a reviewer asks, against counts by hand on a small frame of gains, and as a section of a report."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,12 +1,9 @@
 """Two studies against each other: by hand, by brute force, and as people ask for it."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +26,7 @@ from analysis.sections.compare import (
     _other_splits,
     compared_gains,
     compared_scores,
-    crossed,
+    cross_table,
     differing,
     side_of_published,
     side_of_study,
@@ -42,7 +39,7 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("polarity", "continuous"))
 
 
-def _stored(root: Path, name: str, **options: Any) -> tuple[Store, dict[str, Any]]:
+def _stored(root, name, **options):
     """A fake study under a name of its own, in a store that holds others."""
     store, manifest = fake_study(root, TASKS, **options)
     manifest = manifest | {"name": name}
@@ -51,7 +48,7 @@ def _stored(root: Path, name: str, **options: Any) -> tuple[Store, dict[str, Any
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     """A store with two studies that share the baselines' and most transfers' plans, with other seeds."""
     root = tmp_path_factory.mktemp("store")
     _stored(root, "first", seeds=(1,), helpful=[("role", "hope")], synthetic=True)
@@ -60,13 +57,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sides(root: Path) -> tuple[Side, Side]:
+def sides(root):
     store = Store(root)
     first, second = (side_of_study(StudyResults.of(store, store.manifest(name))) for name in ("first", "second"))
     return first, second
 
 
-def test_cells_are_matched_by_what_they_are_and_their_seeds_averaged(root: Path, sides: tuple[Side, Side]) -> None:
+def test_cells_are_matched_by_what_they_are_and_their_seeds_averaged(root, sides):
     frame = compared_scores(*sides).set_index(["role", "intermediate", "target"])
     assert len(frame) == 4 + 12
     assert frame["found"].value_counts().to_dict() == {"both": 16}
@@ -80,7 +77,7 @@ def test_cells_are_matched_by_what_they_are_and_their_seeds_averaged(root: Path,
     assert (row.n_seeds_a, row.n_seeds_b, row.same_splits) == (1, 2, True)
 
 
-def test_what_only_one_study_has_or_scores_differently_is_named(sides: tuple[Side, Side]) -> None:
+def test_what_only_one_study_has_or_scores_differently_is_named(sides):
     a, b = sides
     fewer = replace(b, scores=b.scores[b.scores.target != "hope"])
     other = a.scores.assign(metric=a.scores.metric.where(a.scores.target != "role", "multilabel_f1"))
@@ -97,7 +94,7 @@ def test_what_only_one_study_has_or_scores_differently_is_named(sides: tuple[Sid
         compared_scores(a, replace(b, scores=b.scores.assign(target="elsewhere")))
 
 
-def test_gains_are_held_against_each_other_pair_by_pair(sides: tuple[Side, Side]) -> None:
+def test_gains_are_held_against_each_other_pair_by_pair(sides):
     frame = compared_gains(*sides).set_index(["intermediate", "target"])
     assert list(frame.columns) == [name for name in COMPARED if name not in ("intermediate", "target")]
     assert len(frame) == 11  # the constant prediction has no gain
@@ -115,13 +112,13 @@ def test_gains_are_held_against_each_other_pair_by_pair(sides: tuple[Side, Side]
     assert row.p_difference > math.erfc(size / math.sqrt(2))
 
 
-def _gains(points: list[float], p: list[float | None]) -> pd.DataFrame:
+def _gains(points, p):
     names = [f"t{place}" for place in range(len(points))]
     frame = pd.DataFrame({"intermediate": "i", "target": names, "setting": "full", "metric": "macro_f1"})
     return frame.assign(points=points, standard_error=1.0, df=9.0, seed_error=0.1, p_bh=pd.Series(p, dtype="float64"))
 
 
-def test_conclusions_flip_only_where_both_are_tested() -> None:
+def test_conclusions_flip_only_where_both_are_tested():
     a = Side("a", pd.DataFrame(), _gains([3.0, -3.0, 0.2, 4.0, 2.0], [0.01, 0.05, 0.8, 0.01, 0.01]), {}, {})
     b = Side("b", pd.DataFrame(), _gains([2.0, 3.0, 0.0, 1.0, 9.0], [0.04, 0.01, 1.0, 0.3, None]), {}, {})
     frame = compared_gains(a, b)
@@ -129,13 +126,13 @@ def test_conclusions_flip_only_where_both_are_tested() -> None:
     assert list(frame.conclusion_b) == [GAIN, GAIN, NONE, NONE, UNTESTED]
     assert list(frame.is_flipped) == [False, True, False, True, False]
     assert list(frame.is_same_sign) == [True, False, False, True, True]
-    table = crossed(frame)
+    table = cross_table(frame)
     assert table.loc[GAIN].tolist() == [1, 0, 1, 1]
     assert table.loc[HARM].tolist() == [1, 0, 0, 0]
     assert table.to_numpy().sum() == 5
 
 
-def _brute(a: np.ndarray, b: np.ndarray, targets: np.ndarray, draws: int, seed: int) -> np.ndarray:
+def _brute(a, b, targets, draws, seed):
     """The same statistics of resampled targets the long way: their rows repeated as often as they are drawn."""
     names = np.unique(targets)
     drawn = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
@@ -150,7 +147,7 @@ def _brute(a: np.ndarray, b: np.ndarray, targets: np.ndarray, draws: int, seed: 
     return np.array(statistics)
 
 
-def test_agreement_and_its_intervals_are_those_of_brute_force() -> None:
+def test_agreement_and_its_intervals_are_those_of_brute_force():
     rng = np.random.default_rng(0)
     targets = np.repeat([f"t{place}" for place in range(6)], [3, 5, 4, 2, 6, 5])
     a = rng.normal(1, 3, size=25)
@@ -168,7 +165,7 @@ def test_agreement_and_its_intervals_are_those_of_brute_force() -> None:
         np.testing.assert_allclose([row[f"{name}_low"], row[f"{name}_high"]], ends[:, place])
 
 
-def test_of_two_targets_and_of_gains_that_do_not_vary_there_is_no_interval() -> None:
+def test_of_two_targets_and_of_gains_that_do_not_vary_there_is_no_interval():
     frame = pd.DataFrame({"target": ["t", "u"] * 2, "setting": "full", "points_a": 1.0, "points_b": [1.0, 2, 3, 4]})
     none = pd.DataFrame(columns=["found", "difference", "role", "setting"])
     row = summary(none, frame, draws=50).iloc[0]
@@ -176,7 +173,7 @@ def test_of_two_targets_and_of_gains_that_do_not_vary_there_is_no_interval() -> 
     assert row.difference == 1.5
 
 
-def test_a_study_agrees_with_itself(sides: tuple[Side, Side]) -> None:
+def test_a_study_agrees_with_itself(sides):
     a = sides[0]
     agreed = summary(compared_scores(a, a), compared_gains(a, a), draws=200)
     assert agreed.pearson.to_numpy() == pytest.approx(1)
@@ -185,7 +182,7 @@ def test_a_study_agrees_with_itself(sides: tuple[Side, Side]) -> None:
     assert differing(a, a) == {}
 
 
-def test_what_differs_in_the_specifications_is_listed(sides: tuple[Side, Side]) -> None:
+def test_what_differs_in_the_specifications_is_listed(sides):
     a, b = sides
     assert differing(a, b) == {"seeds": ("1", "3, 4")}
     more = replace(b, facts=dict(b.facts) | {"adapter.method": "par_bn", "further": "1"})
@@ -194,7 +191,7 @@ def test_what_differs_in_the_specifications_is_listed(sides: tuple[Side, Side]) 
     assert differing(a, side_of_published()) == {}
 
 
-def test_tasks_of_one_study_are_named_and_training_is_that_of_shared_targets(sides: tuple[Side, Side]) -> None:
+def test_tasks_of_one_study_are_named_and_training_is_that_of_shared_targets(sides):
     a = sides[0]
     rates = dict(zip(a.trained, ("0.001", "0.0004", "0.002", "0.0001"), strict=True))
     more = {name: {**a.trained[name], "training.learning_rate": rate} for name, rate in rates.items()}
@@ -210,12 +207,12 @@ def test_tasks_of_one_study_are_named_and_training_is_that_of_shared_targets(sid
     assert differing(a, replace(a, trained=twice))["training.epochs"][1] == "3 (1 target), 12 (3 targets)"
 
 
-def test_a_table_of_a_row_that_only_one_study_has_is_one_line() -> None:
+def test_a_table_of_a_row_that_only_one_study_has_is_one_line():
     study = {"controls": [], "adapter": {"method": "lora"}, "merged": {"best2": {"rule": "outputs", "best": 2}}}
     assert flat(study) == {"controls": "none", "adapter.method": "lora", "merged.best2": "rule outputs, best 2"}
 
 
-def _shared(**columns: Any) -> pd.DataFrame:
+def _shared(**columns):
     return pd.DataFrame({"target": ["hope", "role", "role"], "same_splits": [False, False, True], **columns})
 
 
@@ -227,18 +224,18 @@ def _shared(**columns: Any) -> pd.DataFrame:
         (["role", "hope"], "2 have other splits in b than in a (what was trained on counts, too): of 2 of their 2"),
     ],
 )
-def test_other_splits_may_have_the_same_test_rows(same: list[str], said: str) -> None:
+def test_other_splits_may_have_the_same_test_rows(same, said):
     pairs = pd.DataFrame({"target": ["hope", "role"]})
     assert said in _other_splits(_shared(), pairs.assign(is_same_items=pairs.target.isin(same)))
 
 
-def test_where_splits_are_the_same_or_not_known_nothing_is_said_of_them() -> None:
+def test_where_splits_are_the_same_or_not_known_nothing_is_said_of_them():
     pairs = pd.DataFrame({"target": [], "is_same_items": []})
     unknown = pd.array([pd.NA, True, True], dtype="boolean")
     assert _other_splits(_shared(same_splits=unknown), pairs) == ""
 
 
-def test_cells_are_left_out_by_the_names_that_the_other_study_lacks() -> None:
+def test_cells_are_left_out_by_the_names_that_the_other_study_lacks():
     rows = [
         ("baseline", "", "hope", "both"),
         ("transfer", "role", "hope", "both"),
@@ -254,9 +251,7 @@ def test_cells_are_left_out_by_the_names_that_the_other_study_lacks() -> None:
     assert _left_out(frame, "only b") == "Left out (only b): 2 with kindness, of which the other has no cell."
 
 
-def test_the_command_writes_page_frames_and_figure(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_page_frames_and_figure(root, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["study", "compare", "first", "second", "--store", str(root), "--out", str(out), "--json"]) == 0
     page = Path(json.loads(capsys.readouterr().out)["page"]).read_text()
@@ -270,9 +265,7 @@ def test_the_command_writes_page_frames_and_figure(
     assert {"compared_scores.csv", "compared_gains.parquet", "agreement.csv"} <= names
 
 
-def test_the_printed_scores_are_compared_without_conclusions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_printed_scores_are_compared_without_conclusions(tmp_path, capsys):
     assert main(["study", "compare", "published", "published", "--out", str(tmp_path)]) == 0
     headline, path, _, following = capsys.readouterr().out.splitlines()
     assert headline == "306 gains in both studies; half of them differ by more than 0.0 points. None is tested in both."
@@ -284,7 +277,7 @@ def test_the_printed_scores_are_compared_without_conclusions(
     assert frame.role.value_counts().to_dict() == {"transfer": 306, "baseline": 18}
 
 
-def test_a_study_that_is_not_stored_is_one_clear_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_that_is_not_stored_is_one_clear_line(root, capsys):
     assert main(["study", "compare", "first", "third", "--store", str(root)]) == 2
     assert "third" in capsys.readouterr().err
     assert main(["study", "compare", "first", "published", "--store", str(root)]) == 2
