@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import IO, Any, NamedTuple, cast
 
 from adapters_store.disk import atomic
-from adapters_store.key import CorruptRecord, StoreError, key_of, plain_data
-from adapters_store.listing import keys_in
+from adapters_store.key import StoreError, key_of, plain_data
+from adapters_store.listing import keys_of
 from adapters_store.record import MARKER, Record, check_file_name, seal
 from adapters_store.store import MEASURE, Measure, Store, without_weights
 
@@ -62,12 +62,12 @@ def archive(
     file: Path,
     *,
     is_light: bool = False,
-    beside: Mapping[str, bytes] = MappingProxyType({}),
+    extras: Mapping[str, bytes] = MappingProxyType({}),
 ) -> ArchiveSummary:
     """Write a study's manifest, its cells' records and those of the ``measures`` (kind, inputs) that are stored.
 
     ``is_light`` leaves out what ``without_weights`` does; a ``file`` that ends with .tar.xz is packed so, any other as
-    .tar.gz; ``beside`` are files about the study, by name, which no store takes. Every file is compared with its
+    .tar.gz; ``extras`` are files about the study, by name, which no store takes. Every file is compared with its
     checksum first: CorruptRecord names one that differs. StoreError if ``file`` exists or cannot be written; nothing is
     left there then.
     """
@@ -82,20 +82,13 @@ def archive(
     ]
     members = [_member(f"studies/{study}.json", json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")]
     members += [member for record in records for member in _of_record(store, record)] + measured
-    members += [_member(check_beside(name), content) for name, content in beside.items()]
+    members += [_member(check_beside(name), content) for name, content in extras.items()]
     members.sort(key=lambda member: member.name)
     # the archive's list of what is in it, which is its first member
     head = {"format": FORMAT, "schema": SCHEMA, "study": study, "is_light": is_light}
     listed = {member.name: {"sha256": member.sha256, "bytes": member.size} for member in members}
     _write(file, [_member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n"), *members])
-    return ArchiveSummary(len(stored), len(measured), len(beside), tuple(key for key in keys if key not in store))
-
-
-def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:
-    """The keys of a study's cells and imports, each once; CorruptRecord naming ``where`` if the manifest has none."""
-    if (keys := keys_in(manifest)) is None:
-        raise CorruptRecord(f"{where}: its manifest does not name its cells; run the study again")
-    return keys
+    return ArchiveSummary(len(stored), len(measured), len(extras), tuple(key for key in keys if key not in store))
 
 
 def _member(name: str, content: bytes) -> Member:
@@ -117,9 +110,9 @@ def _of_record(store: Store, record: Record) -> Iterator[Member]:
         yield Member(f"{folder}/{name}", stamp.sha256, stamp.bytes, store.open(record.key, name))
 
 
-def stored_measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, Measure]]:
+def stored_measures(store: Store, measures: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, Measure]]:
     """Those of the measures (kind, inputs) that the store has, each once, with their keys; the others are left out."""
-    wanted = {key_of({"kind": kind, "inputs": inputs}): (kind, inputs) for kind, inputs in asked}
+    wanted = {key_of({"kind": kind, "inputs": inputs}): (kind, inputs) for kind, inputs in measures}
     for key, (kind, inputs) in wanted.items():
         if measure := store.find_measure(kind, inputs):
             yield key, measure
@@ -128,28 +121,24 @@ def stored_measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]
 def _write(file: Path, members: Iterable[Member]) -> None:
     """Write the archive in one step; StoreError if it cannot be written."""
     try:
-        with atomic(file) as part:
-            # write a packed tar of names, sizes and contents alone: no clock, no owner, no name of a person or
-            # machine
-            with (
-                part.open("wb") as raw,
-                _packed(raw, is_xz=file.name.endswith(XZ)) as packed,
-                tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
-            ):
-                for member in members:
-                    info = tarfile.TarInfo(member.name)
-                    info.size = member.size
-                    with (
-                        io.BytesIO(member.content)
-                        if isinstance(member.content, bytes)
-                        else member.content.open("rb") as content
-                    ):
-                        tar.addfile(info, content)
+        # names, sizes and contents alone: no clock, no owner, no name of a person or machine
+        with (
+            atomic(file) as part,
+            part.open("wb") as raw,
+            _packer(raw, is_xz=file.name.endswith(XZ)) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            for member in members:
+                info = tarfile.TarInfo(member.name)
+                info.size = member.size
+                content = member.content
+                with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as source:
+                    tar.addfile(info, source)
     except ValueError as error:  # tarfile refuses names and sizes that the format cannot hold
         raise StoreError(f"{file}: cannot be written ({error}); mend this, or give another place") from error
 
 
-def _packed(raw: IO[bytes], *, is_xz: bool) -> AbstractContextManager[IO[bytes]]:
+def _packer(raw: IO[bytes], *, is_xz: bool) -> AbstractContextManager[IO[bytes]]:
     """What packs into an open file, with the same settings on every machine."""
     if is_xz:
         packer: object = lzma.LZMAFile(raw, "wb", format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC32, preset=6)

@@ -39,17 +39,17 @@ def reading(path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _unreadable(path, error) from error
+        reason = error.strerror or error
+        raise StoreError(f"{path}: cannot be read ({reason}); check its rights and its disk") from error
 
 
 def is_file(path: str | Path) -> bool:
     """Whether a plain file is there; StoreError where that cannot be known."""
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 - 20,000 Paths are a second
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    with reading(path):
+        try:
+            return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 - 20,000 Paths are a second
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 def must_be_plain(path: str | Path) -> None:
@@ -66,10 +66,6 @@ def content(path: str | Path) -> bytes:
     must_be_plain(path)
     with open(path, "rb") as file:  # noqa: PTH123
         return file.read()
-
-
-def _unreadable(path: object, error: OSError) -> StoreError:
-    return StoreError(f"{path}: cannot be read ({error.strerror or error}); check its rights and its disk")
 
 
 def names(folder: str | Path) -> list[str]:
@@ -122,16 +118,25 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, where the file system can say so."""
+def sync_folder(folder: Path) -> bool:
+    """Wait until the names in a folder are on the disk; False where the file system cannot sync a folder."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems cannot sync a folder
+        if error.errno != errno.EINVAL:  # as some network file systems say
             raise
+        return False
     finally:
         os.close(handle)
+    return True
+
+
+def user_cache() -> Path:
+    """The folder of this project below XDG_CACHE_HOME, or below ``~/.cache`` where that names no absolute path."""
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    root = given if given.is_absolute() else Path.home() / ".cache"  # a relative one is to be ignored, says XDG
+    return root / "empathy-transfer"
 
 
 def publish(prepared: Path, destination: Path, markers: tuple[str, ...], attic: Path) -> bool:
@@ -228,7 +233,7 @@ WRITTEN = 16 * MIB  # some records' worth; more than a file system promises with
 class Finding(NamedTuple):
     """One trait of a file system: whether it is as needed, and what was seen."""
 
-    what: str
+    trait: str
     ok: bool
     detail: str
 
@@ -242,19 +247,19 @@ def probe(root: Path) -> list[Finding]:
     except OSError as error:
         return [Finding("write", False, f"{nearest}: {error.strerror or error}")]
     try:
-        return [_try(what, test, folder) for what, test in TESTS.items()]
+        return [_try(trait, test, folder) for trait, test in TESTS.items()]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _try(what: str, test: Callable[[Path], str], folder: Path) -> Finding:
+def _try(trait: str, test: Callable[[Path], str], folder: Path) -> Finding:
     """A finding from a test: it passes with the text that it returns, and fails by an OSError."""
-    own = folder / what.replace(" ", "-")
+    subfolder = folder / trait.replace(" ", "-")
     try:
-        own.mkdir()
-        return Finding(what, True, test(own))
+        subfolder.mkdir()
+        return Finding(trait, True, test(subfolder))
     except OSError as error:
-        return Finding(what, False, error.strerror or str(error))
+        return Finding(trait, False, error.strerror or str(error))
 
 
 def _rename(folder: Path) -> str:
@@ -294,16 +299,9 @@ def _exclusive(folder: Path) -> str:
 
 def _fsync(folder: Path) -> str:
     write(folder / "file", b"x")
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        return "files are synced; folders cannot be: after a power cut the newest cell may be missing"
-    finally:
-        os.close(handle)
-    return "files and folders are synced"
+    if sync_folder(folder):
+        return "files and folders are synced"
+    return "files are synced; folders cannot be: after a power cut the newest cell may be missing"
 
 
 def _free(folder: Path) -> str:
@@ -314,12 +312,7 @@ def _free(folder: Path) -> str:
 
 
 def _quota(folder: Path) -> str:
-    block = os.urandom(MIB)  # nothing that a file system could store in less
-    with (folder / "file").open("xb") as file:
-        for _ in range(WRITTEN // MIB):
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
+    write(folder / "file", os.urandom(WRITTEN))  # nothing that a file system could store in less
     return f"{WRITTEN // MIB} MiB written and synced"
 
 

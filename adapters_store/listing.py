@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapters_store import disk
-from adapters_store.key import MissingRecord, StoreError, key_of
+from adapters_store.key import CorruptRecord, MissingRecord, StoreError, key_of
 from adapters_store.measures import KEPT
 from adapters_store.record import KEY, MARKER, Record, check_key, imports_of, is_imported, read_signed
 from adapters_store.store import ASIDE, MEASURE, WEIGHTS_ENDING, Store, check_file, left_out, stored_measure
@@ -69,11 +69,15 @@ def listing(store: Store) -> list[Row]:
 
 
 def named_keys(store: Store, study: str) -> set[str]:
-    """Keys of the cells and imports that a study's manifest names; CorruptRecord or StoreError if it names none."""
-    if (keys := keys_in(store.manifest(study))) is None:
-        path = store.root / "studies" / f"{study}.json"
-        raise StoreError(f"{path}: does not name its cells; run the study again to write it anew")
-    return set(keys)
+    """Keys of the cells and imports that a study's manifest names; CorruptRecord if it names none."""
+    return set(keys_of(store.manifest(study), f"{store.root / 'studies' / study}.json"))
+
+
+def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:
+    """The keys of a study's cells and imports, each once; CorruptRecord naming ``where`` if the manifest has none."""
+    if (keys := keys_in(manifest)) is None:
+        raise CorruptRecord(f"{where}: does not name its cells; run the study again to write it anew")
+    return keys
 
 
 def keys_in(manifest: Mapping[str, Any]) -> list[str] | None:
@@ -93,8 +97,8 @@ def content_of(store: Store, manifest: Mapping[str, Any]) -> str:
 
     A record's bytes hold the hash of each of its files. StoreError where one cannot be read; none is checked.
     """
-    said = {name: content for name, content in manifest.items() if name not in DATES}
-    digest = hashlib.sha256(key_of(said).encode())
+    fields = {name: content for name, content in manifest.items() if name not in DATES}
+    digest = hashlib.sha256(key_of(fields).encode())
     for key in keys_in(manifest) or ():
         if key in store:
             digest.update(b"record" + hashlib.sha256(store.content(key)).digest())
@@ -117,19 +121,19 @@ def _sizes(store: Store) -> dict[str, int]:
     return sizes
 
 
-def _records(what: str, name: str, planned: int | None, sizes: Iterable[int]) -> Row:
+def _records(kind: str, name: str, planned: int | None, sizes: Iterable[int]) -> Row:
     sizes = list(sizes)
     broken = sizes.count(UNREADABLE)
     note = f"{broken} cannot be read: store verify" if broken else ""
-    return Row(what, name, planned, len(sizes), sum(size for size in sizes if size != UNREADABLE), note)
+    return Row(kind, name, planned, len(sizes), sum(size for size in sizes if size != UNREADABLE), note)
 
 
-def _folder(store: Store, what: str, note: str = "") -> Row:
-    folder, total = store.root / what, 0
+def _folder(store: Store, kind: str, note: str = "") -> Row:
+    folder, total = store.root / kind, 0
     for entry in disk.walk(str(folder)):
         with suppress(FileNotFoundError):  # another process has just removed it
             total += 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
-    return Row(what, "", None, len(disk.names(folder)), total, note)
+    return Row(kind, "", None, len(disk.names(folder)), total, note)
 
 
 SEARCH = "result.json"
@@ -221,8 +225,8 @@ def _verify_record(store: Store, key: str, outcome: Verification) -> None:
 
 
 def _verify_manifests(store: Store, outcome: Verification) -> None:
-    known = store.manifests()
-    for name in known:
+    names = store.manifests()
+    for name in names:
         try:
             keys = named_keys(store, name)
         except StoreError as problem:
@@ -230,7 +234,7 @@ def _verify_manifests(store: Store, outcome: Verification) -> None:
             continue
         outcome.manifests += 1
         outcome.missing[name] = sorted(key for key in keys if key not in store)
-    outcome.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in known})
+    outcome.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in names})
 
 
 def _unknown(folder: Path, names: set[str]) -> Iterator[str]:

@@ -178,12 +178,12 @@ def donors_of(manifest: Mapping[str, Any], task: str) -> dict[str, str]:
     return {name: hash for name, hash in splits_hashes(manifest).items() if tasks[name]["family"] != family}
 
 
-def kept_inputs(version: str, content: str, what: str, asked: str) -> dict[str, Any]:
+def kept_inputs(version: str, content: str, subject: str, question: str) -> dict[str, Any]:
     """What a kept result of the analysis follows from: the analysis' version, the content of the study, and the rest.
 
-    ``content`` is that of ``adapters_store.listing.content_of``; ``asked`` is the hash of all that was asked beside.
+    ``content`` is that of ``adapters_store.listing.content_of``; ``question`` is the hash of all that was asked beside.
     """
-    return {"version": version, "content": content, "what": what, "asked": asked}
+    return {"version": version, "content": content, "what": subject, "asked": question}
 
 
 def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

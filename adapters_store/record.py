@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from adapters_store.key import CorruptRecord, StoreError, compact, key_of, plain
 from adapters_store.roles import IMPORTED
 
 SCHEMA = 1
-STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # a body of schema n in the terms of n + 1, by n
 CHECKSUM = "checksum"
 MARKER = "record.json"
 KEY = re.compile(r"[0-9a-f]{64}")
@@ -86,31 +85,27 @@ class Record:
 
 def seal(body: Mapping[str, Any]) -> bytes:
     """The body as readable UTF-8 JSON with one more field, ``checksum``: the sha256 of all the others."""
-    return _sealed(plain_data(body, "record"))
+    return _seal(plain_data(body, "record"))
 
 
-def _sealed(plain: Mapping[str, Any]) -> bytes:
+def _seal(plain: Mapping[str, Any]) -> bytes:
     """The same of a body that is plain data, as all is that was read from JSON."""
     complete = {**plain, CHECKSUM: hashlib.sha256(compact(plain)).hexdigest()}
     return json.dumps(complete, sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def unseal(raw: bytes, where: Path) -> dict[str, Any]:
-    """The body of a sealed file in today's schema; CorruptRecord when a byte differs, StoreError when it is newer."""
+    """The body of a sealed file; CorruptRecord when a byte differs, StoreError when it is of another schema."""
     try:
         body: dict[str, Any] = json.loads(raw.decode())
         del body[CHECKSUM]
-        is_whole = _sealed(body) == raw
+        is_whole = _seal(body) == raw
     except (ValueError, TypeError, KeyError, RecursionError):
         is_whole = False
     if not is_whole:
         raise CorruptRecord(f"{where}: not as it was written; restore it, or move its folder away and run again")
-    while (schema := body.get("schema")) != SCHEMA:  # step by step to today's; nothing is written
-        if not isinstance(schema, int) or schema not in STEPS:
-            raise StoreError(
-                f"{where}: schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it"
-            )
-        body = {**STEPS[schema](body), "schema": schema + 1}
+    if (schema := body.get("schema")) != SCHEMA:
+        raise StoreError(f"{where}: schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it")
     return body
 
 
@@ -155,10 +150,10 @@ def check_file_name(name: str) -> str:
     return name
 
 
-def check_name(name: str, what: str, pattern: str) -> str:
+def check_name(name: str, noun: str, pattern: str) -> str:
     """The name itself; StoreError unless it matches the pattern as a whole."""
     if not re.fullmatch(pattern, name):
-        raise StoreError(f"{name!r} is not the name of a {what}: allowed is {pattern}")
+        raise StoreError(f"{name!r} is not the name of a {noun}: allowed is {pattern}")
     return name
 
 

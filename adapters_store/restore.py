@@ -19,12 +19,22 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from adapters_store import disk
-from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, STORED, check_beside, keys_of, unpacking
-from adapters_store.key import CorruptRecord, StoreError, key_of, plain_data
-from adapters_store.listing import DATES
+from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, STORED, check_beside, unpacking
+from adapters_store.key import CorruptRecord, StoreError, plain_data
+from adapters_store.listing import DATES, keys_of
 from adapters_store.measures import KEPT
-from adapters_store.record import MARKER, Record, StoredFile, check_file_name, check_key, check_name, unseal
-from adapters_store.store import MEASURE, STUDY_NAME, Measure, Store, left_out, original_files
+from adapters_store.record import MARKER, Record, StoredFile, check_file_name, check_key, check_name
+from adapters_store.store import (
+    MEASURE,
+    STUDY_NAME,
+    Measure,
+    Store,
+    differing,
+    left_out,
+    measure_in,
+    original_files,
+    record_in,
+)
 
 BITE_BYTES = 1 << 20  # of one read; a header that claims to be longer is no archive of ours
 MOST_JSON_BYTES = 64 << 20  # of the list, a record, a measure or the manifest
@@ -188,8 +198,7 @@ def _check_names(listing: Listing) -> None:
 
 def _check_name(name: str, listing: Listing) -> None:
     """BadArchive unless the name is that of the manifest, a measure, a file of a listed record, or one beside these."""
-    kind, _, rest = name.partition("/")
-    key, _, inner = rest.partition("/")
+    kind, key, inner = _parts(name)
     try:
         if len(name) > MOST_NAME:
             raise BadArchive("its name is too long")
@@ -222,11 +231,11 @@ class Restoration:
     lacking: int = 0
     differing: dict[str, list[str]] = field(default_factory=dict)
 
-    def keep(self, what: str, kept: Mapping[str, Any], archived: Mapping[str, Any]) -> None:
+    def keep(self, name: str, kept: Mapping[str, Any], archived: Mapping[str, Any]) -> None:
         """Count something that was there, and note the fields in which it differs from what the archive has."""
         self.kept += 1
-        if fields := [name for name in sorted({*kept, *archived}) if kept.get(name) != archived.get(name)]:
-            self.differing[what] = fields
+        if fields := differing(kept, archived):
+            self.differing[name] = fields
 
 
 def drain(member: MemberReader) -> None:
@@ -252,13 +261,13 @@ def restore(file: Path, store: Store) -> Restoration:
             )
     done = Restoration(listing.study, listing.is_light)
     with open_archive(file) as (_, members):
-        for (kind, name), group in groupby(members, _owner):
+        for (kind, key), group in groupby(members, lambda member: _parts(member.name)[:2]):
             if kind == "objects":
-                _restore_record(store, name, group, done)
+                _restore_record(store, key, group, done)
             elif kind == "measures":
-                measure = next(_measure(member, name) for member in group)
+                measure = _measure(next(group))
                 if kept := store.find_measure(measure.kind, measure.inputs):
-                    done.keep(f"{measure.kind} measure {name}", kept.result, measure.result)
+                    done.keep(f"{measure.kind} measure {key}", kept.result, measure.result)
                 else:
                     store.put_measure(measure.kind, measure.inputs, measure.result, measure.cost_seconds)
                     done.new += 1
@@ -268,11 +277,11 @@ def restore(file: Path, store: Store) -> Restoration:
 
 
 def unpack(
-    file: Path, root: Path, beside: Callable[[MemberReader], None] = drain, altered: dict[str, str] | None = None
+    file: Path, root: Path, reader: Callable[[MemberReader], None] = drain, altered: dict[str, str] | None = None
 ) -> tuple[Listing, dict[str, Any]]:
     """Restore into a new folder that nobody reads yet, quickly: nothing waits for the disk, for it can be repeated.
 
-    ``beside`` reads what is about the study and goes into no store. With ``altered``, members whose bytes are not those
+    ``reader`` reads what is about the study and goes into no store. With ``altered``, members whose bytes are not those
     listed are put there, by name with a sentence, instead of refused; nothing is unpacked then either. Returns the list
     and the manifest, which is empty if it is altered.
     """
@@ -282,19 +291,18 @@ def unpack(
     store = Store(root)
     with open_archive(file) as (_, members):
         for member in members:
-            kind = member.name.partition("/")[0]
+            kind, _, _ = _parts(member.name)
             if kind in STORED:
                 _write(store, root / member.name, member)
             elif kind not in KINDS:
-                beside(member)
+                reader(member)
     store.write_manifest(listing.study, manifest)
     return listing, manifest
 
 
-def _owner(member: MemberReader) -> tuple[str, str]:
-    """The kind and name of what a member belongs to."""
-    kind, _, rest = member.name.partition("/")
-    return kind, rest.partition("/")[0]
+def _parts(name: str) -> list[str]:
+    """The kind and key of what a member belongs to, and its name in that, empty where it has none."""
+    return [*name.split("/", 2), "", ""][:3]
 
 
 def _check(file: Path, altered: dict[str, str] | None = None) -> tuple[Listing, dict[str, Any]]:
@@ -307,8 +315,7 @@ def _check(file: Path, altered: dict[str, str] | None = None) -> tuple[Listing, 
         # the files of each record by its key, as the list has them; the record's own JSON is left out
         files: dict[str, dict[str, StoredFile]] = {}
         for name, stamp in listing.members.items():
-            kind, _, rest = name.partition("/")
-            key, _, inner = rest.partition("/")
+            kind, key, inner = _parts(name)
             if kind == "objects" and f"objects/{key}/{MARKER}" in listing.members:
                 files.setdefault(key, {}).update({} if inner == MARKER else {inner: stamp})
         try:
@@ -336,7 +343,7 @@ def _check_member(member: MemberReader, files: Mapping[str, Mapping[str, StoredF
 
     ``files`` are those that the list has of each record.
     """
-    kind, name = _owner(member)
+    kind, key, inner = _parts(member.name)
     if kind == "studies":
         try:
             content = json.loads(member.json_bytes().decode())
@@ -347,31 +354,23 @@ def _check_member(member: MemberReader, files: Mapping[str, Mapping[str, StoredF
         manifest: dict[str, Any] = plain_data(content, "its manifest")
         return manifest
     if kind == "measures":
-        _measure(member, name)
-    elif member.name == f"objects/{name}/{MARKER}":
-        if _record(member, name).files != files[name]:
-            raise NotAsListed(f"record {name} and the list name different files")
+        _measure(member)
+    elif (kind, inner) == ("objects", MARKER):
+        if _record(member).files != files[key]:
+            raise NotAsListed(f"record {key} and the list name different files")
     else:
         drain(member)
     return {}
 
 
-def _record(member: MemberReader, key: str) -> Record:
-    record = Record.from_json(member.json_bytes(), Path(member.name))
-    if record.key != key:
-        raise NotAsListed(f"member {member.name!r} is not the record of its key")
-    original_files(record)
+def _record(member: MemberReader) -> Record:
+    record = record_in(member.json_bytes(), Path(member.name))
+    original_files(record)  # StoreError if its note of them is malformed
     return record
 
 
-def _measure(member: MemberReader, key: str) -> Measure:
-    try:
-        measure = Measure(**unseal(member.json_bytes(), Path(member.name)))
-    except TypeError:
-        raise NotAsListed(f"member {member.name!r} is not a measure") from None
-    is_measure = isinstance(measure.kind, str) and isinstance(measure.inputs, dict) and isinstance(measure.result, dict)
-    if not is_measure or key_of({"kind": measure.kind, "inputs": measure.inputs}) != key:
-        raise NotAsListed(f"member {member.name!r} is not the measure of its key")
+def _measure(member: MemberReader) -> Measure:
+    measure = measure_in(member.json_bytes(), Path(member.name))
     if measure.kind == KEPT:  # it would be believed in place of what the records say
         raise NotAsListed(f"member {member.name!r} is a kept result of an analysis, which no archive carries")
     return measure
@@ -379,16 +378,16 @@ def _measure(member: MemberReader, key: str) -> Measure:
 
 def _restore_record(store: Store, key: str, members: Iterable[MemberReader], done: Restoration) -> None:
     if key in store:
-        record = next(_record(member, key) for member in members if member.name.endswith(f"/{key}/{MARKER}"))
+        record = next(_record(member) for member in members if member.name.endswith(f"/{key}/{MARKER}"))
         kept = store.get(key)
         done.lacking += bool(left_out(kept)) and not left_out(record)
         done.keep(f"record {key}", {**kept.results, **_stamps(kept)}, {**record.results, **_stamps(record)})
         return
     with store.staging() as folder:
         for member in members:
-            name = member.name.removeprefix(f"objects/{key}/")
+            _, _, name = _parts(member.name)
             if name == MARKER:
-                record = _record(member, key)
+                record = _record(member)
             else:
                 _write(store, folder / name, member)
         store.put(key, record.spec, record.results, record.provenance, folder)

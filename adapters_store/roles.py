@@ -11,6 +11,7 @@ for among a study's own.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 BASELINE, TRANSFER, IMPORTED, FINETUNED = "baseline", "transfer", "imported", "finetuned"
@@ -53,84 +54,60 @@ class Role:
         return "system" if self.is_system else "whole model" if self.trains_whole_model else "adapter"
 
 
-def _control(name: str, *, is_asked_for: bool = True, own_texts: bool = False, names: bool = False) -> Role:
-    """A control of what an intermediate teaches."""
-    return Role(
-        name,
-        "controls",
-        "control",
-        "controls",
-        is_control=True,
-        is_asked_for=is_asked_for,
-        is_on_own_texts=own_texts,
-        names_intermediate=names,
-    )
-
-
-def _helper(name: str, *, scores_texts: bool = False) -> Role:
-    """What a control stands on."""
-    return Role(
-        name,
-        "their intermediates",
-        "intermediate of controls",
-        "intermediates of controls",
-        stands_alone=True,
-        is_helper=True,
-        scores_texts=scores_texts,
-    )
-
+_control = partial(Role, group="controls", noun="control", plural="controls", is_control=True)
+_helper = partial(
+    Role,
+    group="their intermediates",
+    noun="intermediate of controls",
+    plural="intermediates of controls",
+    stands_alone=True,
+    is_helper=True,
+)
+_system = partial(Role, stands_alone=True, is_system=True)
+_alone = partial(Role, stands_alone=True, is_scored_alone=True)
 
 ROLES: Mapping[str, Role] = {
     role.name: role
     for role in (
-        Role(
-            BASELINE,
-            "baselines",
-            "baseline",
-            "baselines",
-            "alone",
-            stands_alone=True,
-            is_scored_alone=True,
-            scores_texts=True,
-        ),
+        _alone(BASELINE, "baselines", "baseline", "baselines", "alone", scores_texts=True),
         Role(TRANSFER, "transfers", "transfer", "transfers", is_gain=True),
-        _control(SELF, own_texts=True),
-        _control(SHUFFLED, own_texts=True),
-        _control(RANDOM),
-        _control(CONTROL, is_asked_for=False, names=True),
+        _control(SELF, is_asked_for=True, is_on_own_texts=True),
+        _control(SHUFFLED, is_asked_for=True, is_on_own_texts=True),
+        _control(RANDOM, is_asked_for=True),
+        _control(CONTROL, names_intermediate=True),
         _helper(OF_SELF),
         _helper(OF_SHUFFLED),
         _helper(OF_CONTROL, scores_texts=True),
         Role(IMPORTED, "on imported", "imported", "imported", is_control=True, names_intermediate=True),
         Role(MERGED, "on merged", "merged", "merged", is_merged=True, names_intermediate=True),
-        Role(
-            FINETUNED,
-            "references",
-            "finetuned",
-            "finetuned",
-            "as a whole model",
-            stands_alone=True,
-            is_scored_alone=True,
+        _alone(
+            *(FINETUNED, "references", "finetuned", "finetuned", "as a whole model"),
             is_reference=True,
             is_asked_for=True,
             trains_whole_model=True,
         ),
-        Role(SYSTEM, "systems", "system", "systems", "by a system", stands_alone=True, is_system=True),
-        Role(FLOOR, "floors", "floor", "floors", "by a floor", stands_alone=True, is_system=True),
+        _system(SYSTEM, "systems", "system", "systems", "by a system"),
+        _system(FLOOR, "floors", "floor", "floors", "by a floor"),
     )
 }
 
-SCORED_ALONE = tuple(name for name, role in ROLES.items() if role.is_scored_alone)
-GAIN_ROLES = tuple(name for name, role in ROLES.items() if role.is_gain)
-CONTROLS = tuple(name for name, role in ROLES.items() if role.is_control)
-MERGED_ROLES = tuple(name for name, role in ROLES.items() if role.is_merged)
-HELPERS = tuple(name for name, role in ROLES.items() if role.is_helper)
-REFERENCES = tuple(name for name, role in ROLES.items() if role.is_reference)
-SYSTEMS = tuple(name for name, role in ROLES.items() if role.is_system)
-WHOLE_MODELS = tuple(name for name, role in ROLES.items() if role.trains_whole_model)
-ON_OWN_TEXTS = tuple(name for name, role in ROLES.items() if role.is_on_own_texts)
-NAMED_BY_INTERMEDIATE = tuple(name for name, role in ROLES.items() if role.names_intermediate)
-SCORING = tuple(name for name, role in ROLES.items() if role.scores_texts)
+
+def _names(question: str) -> tuple[str, ...]:
+    """The roles of which a field is true."""
+    return tuple(name for name, role in ROLES.items() if getattr(role, question))
+
+
+SCORED_ALONE = _names("is_scored_alone")
+GAIN_ROLES = _names("is_gain")
+CONTROLS = _names("is_control")
+MERGED_ROLES = _names("is_merged")
+HELPERS = _names("is_helper")
+REFERENCES = _names("is_reference")
+SYSTEMS = _names("is_system")
+WHOLE_MODELS = _names("trains_whole_model")
+ON_OWN_TEXTS = _names("is_on_own_texts")
+NAMED_BY_INTERMEDIATE = _names("names_intermediate")
+SCORING = _names("scores_texts")
 
 
 def role_of(name: str) -> Role:

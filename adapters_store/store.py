@@ -69,11 +69,7 @@ class Store:
 
     def get(self, key: str) -> Record:
         """The record with this key; MissingRecord if there is none, CorruptRecord if it is not as written."""
-        path = self._object(key) / MARKER
-        record = Record.from_json(self.content(key), path)
-        if record.key != key:
-            raise CorruptRecord(f"{path}: holds the record {record.key}; move its folder away and run again")
-        return record
+        return record_in(self.content(key), self._object(key) / MARKER)
 
     def content(self, key: str) -> bytes:
         """The bytes of the record.json under a key; MissingRecord if there is none."""
@@ -257,43 +253,58 @@ def check_file(folder: Path, name: str, stamp: StoredFile) -> Path:
     return path
 
 
-def stored_measure(path: Path, what: str) -> Measure:
-    """The measure in a measure.json; CorruptRecord unless its folder is named by its kind and inputs."""
-    body = unseal(_read(path, what), path)
+def record_in(raw: bytes, path: Path) -> Record:
+    """The record in the bytes of a record.json; CorruptRecord unless its folder is named by its key."""
+    record = Record.from_json(raw, path)
+    if record.key != path.parent.name:
+        raise CorruptRecord(f"{path}: holds the record {record.key}; move its folder away and run again")
+    return record
+
+
+def measure_in(raw: bytes, path: Path) -> Measure:
+    """The measure in the bytes of a measure.json; CorruptRecord unless its folder is named by its kind and inputs."""
     try:
-        measure = Measure(**body)
-        is_own = key_of({"kind": measure.kind, "inputs": measure.inputs}) == path.parent.name
+        measure = Measure(**unseal(raw, path))
+        is_whole = (type(measure.kind), type(measure.inputs), type(measure.result)) == (str, dict, dict)
     except TypeError:
-        is_own = False
-    if not is_own:
+        is_whole = False
+    if not is_whole or key_of({"kind": measure.kind, "inputs": measure.inputs}) != path.parent.name:
         raise CorruptRecord(f"{path}: holds another measure; move its folder away and run again")
     return measure
 
 
-def _read(path: Path, what: str) -> bytes:
+def stored_measure(path: Path, noun: str) -> Measure:
+    """The measure in a measure.json; MissingRecord if there is none, CorruptRecord as ``measure_in`` says."""
+    return measure_in(_read(path, noun), path)
+
+
+def _read(path: Path, noun: str) -> bytes:
     with disk.reading(path):
         try:
             return disk.content(path)
         except (FileNotFoundError, NotADirectoryError):
-            raise MissingRecord(f"{path}: the store has no {what}; run the study that makes it") from None
+            raise MissingRecord(f"{path}: the store has no {noun}; run the study that makes it") from None
 
 
 def _stamps(record: Record) -> dict[str, str]:
     return {f"file {name}": stamp.sha256 for name, stamp in record.files.items()}
 
 
-def _log_difference(what: str, kept: Mapping[str, Any], dropped: Mapping[str, Any]) -> None:
+def differing(kept: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The names of all fields in which two results differ, sorted."""
+    return [name for name in sorted({*kept, *other}) if kept.get(name) != other.get(name)]
+
+
+def _log_difference(subject: str, kept: Mapping[str, Any], dropped: Mapping[str, Any]) -> None:
     """Warn of every field in which a result that was not kept differs from the one that was."""
-    differing = [name for name in sorted({*kept, *dropped}) if kept.get(name) != dropped.get(name)]
-    if differing:
-        values = [(name, _short(kept.get(name)), _short(dropped.get(name))) for name in differing]
-        pairs = "; ".join(f"{name}: {there} kept, {here} dropped" for name, there, here in values)
-        log.warning("%s was stored before and its repetition differs: %s", what, pairs)
 
+    def short(value: object) -> str:
+        text = repr(value)
+        return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    if names := differing(kept, dropped):
+        pairs = "; ".join(f"{name}: {short(kept.get(name))} kept, {short(dropped.get(name))} dropped" for name in names)
+        log.warning("%s was stored before and its repetition differs: %s", subject, pairs)
 
 
 # Records without weights: their numbers and predictions are all there, their adapters are not.

@@ -2,37 +2,25 @@
 
 import pytest
 
-from adapters_store.roles import (
-    BASELINE,
-    CONTROLS,
-    GAIN_ROLES,
-    HELPERS,
-    MERGED_ROLES,
-    NAMED_BY_INTERMEDIATE,
-    ON_OWN_TEXTS,
-    REFERENCES,
-    ROLES,
-    SCORED_ALONE,
-    SCORING,
-    SYSTEMS,
-    TRANSFER,
-    WHOLE_MODELS,
-    planned_role,
-    role_of,
-)
+from adapters_store import roles
+from adapters_store.roles import BASELINE, ROLES, TRANSFER, planned_role, role_of
+
+NAMES = {  # that records hold
+    "SCORED_ALONE": ("baseline", "finetuned"),
+    "GAIN_ROLES": ("transfer",),
+    "CONTROLS": ("self", "shuffled", "random", "control", "imported"),
+    "HELPERS": ("self-intermediate", "shuffled-intermediate", "control-intermediate"),
+    **dict.fromkeys(("REFERENCES", "WHOLE_MODELS"), ("finetuned",)),
+    "ON_OWN_TEXTS": ("self", "shuffled"),
+    "NAMED_BY_INTERMEDIATE": ("control", "imported", "merged"),
+    "MERGED_ROLES": ("merged",),
+    "SYSTEMS": ("system", "floor"),
+    "SCORING": ("baseline", "control-intermediate"),
+}
 
 
-def test_the_names_that_records_hold_are_these():
-    assert SCORED_ALONE == ("baseline", "finetuned")
-    assert GAIN_ROLES == ("transfer",)
-    assert CONTROLS == ("self", "shuffled", "random", "control", "imported")
-    assert HELPERS == ("self-intermediate", "shuffled-intermediate", "control-intermediate")
-    assert REFERENCES == WHOLE_MODELS == ("finetuned",)
-    assert ON_OWN_TEXTS == ("self", "shuffled")
-    assert NAMED_BY_INTERMEDIATE == ("control", "imported", "merged")
-    assert MERGED_ROLES == ("merged",)
-    assert SYSTEMS == ("system", "floor")
-    assert SCORING == ("baseline", "control-intermediate")
+def test_roles_are_found_by_what_is_asked_of_them():
+    assert {name: getattr(roles, name) for name in NAMES} == NAMES
 
 
 @pytest.mark.parametrize("name", ROLES)

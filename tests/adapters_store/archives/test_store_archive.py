@@ -102,7 +102,7 @@ def test_both_packings_hold_the_same_and_are_read_whatever_their_name(archived, 
 
 
 def test_an_archive_is_unpacked_into_the_store_that_a_restore_makes(archived, tmp_path):
-    file = packed(archived, tmp_path / "a.tar.xz", is_light=True, beside={"README.md": b"words"})
+    file = packed(archived, tmp_path / "a.tar.xz", is_light=True, extras={"README.md": b"words"})
     unpack(file, tmp_path / "unpacked")
     restore(file, Store(tmp_path / "restored"))
     assert content(tmp_path / "unpacked") == content(tmp_path / "restored")

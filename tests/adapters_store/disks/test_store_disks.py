@@ -118,7 +118,7 @@ def test_a_study_on_a_disk_that_fills_goes_on_when_there_is_room(disk):
 
 
 def test_a_probe_of_a_full_or_read_only_disk_says_so(disk):
-    findings = {one.what: one for one in probe(disk / "runs")}
+    findings = {one.trait: one for one in probe(disk / "runs")}
     assert not findings["quota"].ok
     assert findings["quota"].detail == "No space left on device"
     assert not findings["free bytes"].ok
@@ -126,4 +126,4 @@ def test_a_probe_of_a_full_or_read_only_disk_says_so(disk):
     assert list(disk.iterdir()) == []
     assert mounted("mount", "-o", "remount,ro", str(disk)) is None
     [finding] = probe(disk / "runs")
-    assert (finding.what, finding.ok, finding.detail) == ("write", False, f"{disk}: Read-only file system")
+    assert (finding.trait, finding.ok, finding.detail) == ("write", False, f"{disk}: Read-only file system")

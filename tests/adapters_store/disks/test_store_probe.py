@@ -12,7 +12,7 @@ from adapters_store.disk import TESTS, probe
 
 
 def verdicts(root):
-    return {one.what: (one.ok, one.detail) for one in probe(root)}
+    return {one.trait: (one.ok, one.detail) for one in probe(root)}
 
 
 def test_every_trait_is_tried_and_nothing_is_left_or_created(tmp_path):
