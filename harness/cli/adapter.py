@@ -23,24 +23,11 @@ if TYPE_CHECKING:
 
 def add(leaves: Leaves) -> None:
     """Add ``export``, ``publish``, ``import`` and ``pretrain``."""
-    export = leaf_of(
-        leaves,
-        "export STUDY TASK",
-        "Write a task's adapter, head and card into a folder that the adapters library loads.",
-        "adapter export demo epitome_er --out epitome_er",
-        export_adapter,
-        "store json",
-    )
-    publish = leaf_of(
-        leaves,
-        "publish STUDY TASK",
-        "Show what of a task's adapter would leave this machine for a hub, and with --yes upload it.",
-        "adapter publish demo epitome_er --repository ME/NAME",
-        publish_adapter,
-        "store json",
-    )
+    study, example = "the study that it was trained in", "adapter export demo epitome_er --out epitome_er"
+    export = leaf_of(leaves, "export STUDY TASK", export_adapter, example, "store json", study)
+    example = "adapter publish demo epitome_er --repository ME/NAME"
+    publish = leaf_of(leaves, "publish STUDY TASK", publish_adapter, example, "store json", study)
     for leaf in (export, publish):
-        leaf.add_argument("study", metavar="STUDY", help="the study that it was trained in")
         leaf.add_argument("task", metavar="TASK", help="a task that the store has trained")
         leaf.add_argument("--seed", metavar="N", type=int, help="of the adapter (default: the study's lowest)")
     out_option(export, "the folder to write (default: TASK)")
@@ -48,40 +35,23 @@ def add(leaves: Leaves) -> None:
     publish.add_argument("--repository", metavar="OWNER/NAME", required=True, help="where to, on the hub")
     publish.add_argument("--yes", action="store_true", help="upload; needs a token in HF_TOKEN")
     publish.add_argument("--public", action="store_true", help="to a public repository (default: a private one)")
-    bring = leaf_of(
-        leaves,
-        "import SOURCE",
-        "Keep an adapter that others have trained, to stand on and to score with.",
-        "adapter import OWNER/NAME --as their_task --backbone roberta-base",
-        bring_adapter,
-        "store json",
-    )
+    example = "adapter import OWNER/NAME --as their_task --backbone roberta-base"
+    bring = leaf_of(leaves, "import SOURCE", bring_adapter, example, "store json")
     source = "a folder of the adapters library, or OWNER/NAME or OWNER/NAME/FOLDER of the hub"
     bring.add_argument("source", metavar="SOURCE", help=source)
     bring.add_argument("--as", dest="name", metavar="NAME", required=True, help="what studies call it")
-    bring.add_argument(
-        "--backbone", metavar="NAME", help="what it stands on (default: what its own configuration names as its model)"
-    )
+    stands_on = "what it stands on (default: what its own configuration names as its model)"
+    bring.add_argument("--backbone", metavar="NAME", help=stands_on)
     bring.add_argument("--revision", metavar="REV", default="", help="branch, tag or commit on the hub")
-    pretrain = leaf_of(
-        leaves,
-        "pretrain BACKBONE",
-        "Let a backbone read on in texts of a domain, as a backbone of its own.",
-        "adapter pretrain roberta-base --task empdial_ei --out backbones/empdial",
-        pretrain_backbone,
-        "data json quiet",
-    )
+    example = "adapter pretrain roberta-base --task empdial_ei --out backbones/empdial"
+    pretrain = leaf_of(leaves, "pretrain BACKBONE", pretrain_backbone, example, "data json quiet")
     pretrain.add_argument("backbone", metavar="BACKBONE", help="minilm, a local folder, or a hub id")
     pretrain.add_argument("--texts", metavar="FILE", help="csv, tsv, jsonl, parquet, or a text a line")
     pretrain.add_argument("--text", metavar="COLUMN", default="", help="of FILE (default: text, or the only one)")
     pretrain.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
     repeatable(pretrain, "--task", "ID", "all turns of its training rows")
-    repeatable(
-        pretrain,
-        "--apart-from",
-        "ID",
-        "leave out texts of this task's validation and test rows, as those of --task always are",
-    )
+    apart = "leave out texts of this task's validation and test rows, as those of --task always are"
+    repeatable(pretrain, "--apart-from", "ID", apart)
     pretrain.add_argument("--epochs", metavar="N", type=int, default=3, help="(default: 3)")
     pretrain.add_argument("--batch", metavar="N", type=int, default=8, help="(default: 8)")
     pretrain.add_argument("--rate", metavar="X", type=float, default=5e-5, help="learning rate (default: 5e-5)")
@@ -93,7 +63,7 @@ def add(leaves: Leaves) -> None:
 
 
 def export_adapter(options: argparse.Namespace) -> int:
-    """Write a task's adapter, head and card into a folder."""
+    """Write a task's adapter, head and card into a folder that the adapters library loads."""
     from harness.sharing.outgoing import export
 
     store, facts = _facts(options)
@@ -107,7 +77,7 @@ def export_adapter(options: argparse.Namespace) -> int:
 
 
 def publish_adapter(options: argparse.Namespace) -> int:
-    """Show what would leave this machine for a hub, and with ``--yes`` upload it."""
+    """Show what of a task's adapter would leave this machine for a hub, and with --yes upload it."""
     from harness.sharing.outgoing import caution, check_licence, export, leaving, upload
 
     store, facts = _facts(options)
@@ -121,7 +91,7 @@ def publish_adapter(options: argparse.Namespace) -> int:
     if options.json:
         print_json({**summary, "files": [file._asdict() for file in files], "card": card, "address": address})
         return 0
-    print_rows([file._asdict() for file in files], as_json=False)
+    print_rows([file._asdict() for file in files])
     verbatim(f"\nREADME.md:\n\n{card}")
     if summary["caution"]:
         print(f"think of this first: {summary['caution']}")
@@ -135,7 +105,7 @@ def publish_adapter(options: argparse.Namespace) -> int:
 
 
 def bring_adapter(options: argparse.Namespace) -> int:
-    """Store an adapter trained by others as a record that a study can use as an intermediate and score with."""
+    """Keep an adapter that others have trained, to stand on and to score with."""
     from harness.sharing.importing import backbone_of, import_adapter
     from harness.sharing.incoming import source_of
     from harness.study.backbone import resolve
@@ -189,14 +159,14 @@ def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
 
 
 def pretrain_backbone(options: argparse.Namespace) -> int:
-    """Train, write the folder, and say how well held-out words are guessed before and after."""
+    """Let a backbone read on in texts of a domain, as a backbone of its own."""
     if not options.out:
         raise BadInput("--out: name the folder of the new backbone")
     if not (options.texts or options.task):
         raise BadInput("adapter pretrain: no texts; name a file with --texts, or a task with --task")
     from harness.study.backbone import resolve
     from harness.study.device import Device
-    from harness.training.pretraining import Setting, corpus_of, later_texts, pretrain, training_texts
+    from harness.training.pretraining import Setting, corpus_of, pretrain, turns_of
     from tasks.registry import Registry
     from tasks.splits.loading import load
 
@@ -211,15 +181,16 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
     )
     # the texts of the file and of the tasks' training rows, less those of validation and test rows
     registry = Registry.load([Path(folder) for folder in options.registry])
-    own, others = (
+    sources, others = (
         {name: load(registry.task(name), Path(options.data)) for name in dict.fromkeys(names)}
         for names in (options.task, options.apart_from)
     )
-    texts = [text for splits in own.values() for text in training_texts(splits)]
+    texts = [text for splits in sources.values() for text in turns_of(splits.train)]
     if options.texts:
         lines = TextFile(options.texts, options.format, text=options.text).lines()
         texts += [line.text for line in lines if not line.problem]
-    apart = [text for splits in (*own.values(), *others.values()) for text in later_texts(splits)]
+    later = ((*splits.validation, *splits.test) for splits in (*sources.values(), *others.values()))
+    apart = [text for rows in later for text in turns_of(rows)]
     corpus = corpus_of(texts, apart=apart, seed=options.seed)
     with Bars(quiet=options.quiet) as bars:
         result = pretrain(

@@ -19,34 +19,28 @@ if TYPE_CHECKING:
 
 def add(leaves: Leaves) -> None:
     """Add ``status`` and ``fetch``."""
-    status = leaf_of(
-        leaves,
-        "status [NAME ...]",
-        "Show which raw files are here and verified, their licences, and how to get the rest.",
-        "data status --data data",
-        show_status,
-        "data json",
-    )
-    fetch = leaf_of(
-        leaves,
-        "fetch [NAME ...]",
-        "Download the raw files that may be downloaded; say of the rest whom to ask.",
-        "data fetch epitome --data data",
-        fetch_data,
-        "data quiet",
-    )
+    status = leaf_of(leaves, "status [NAME ...]", show_status, "data status --data data", "data json")
+    fetch = leaf_of(leaves, "fetch [NAME ...]", fetch_data, "data fetch epitome --data data", "data quiet")
     for leaf in (status, fetch):
         leaf.add_argument("id", metavar="NAME", nargs="*", help="datasets or tasks (default: all)")
         add_options(leaf, "registry")
 
 
 def show_status(options: argparse.Namespace) -> int:
-    """Print per dataset which files are here, whether they are the right ones, the licence, and how to get the rest."""
+    """Show which raw files are here and verified, their licences, and how to get the rest."""
     wanted = _wanted_holdings(options)
     if options.json:
-        print_json([_as_json(holding) for holding in wanted])
+        names = ("tasks", "files", "fallback", "is_fetchable", "how")
+        print_json(
+            [
+                {"dataset": holding.dataset.id, "title": holding.dataset.title, "licence": holding.dataset.licence}
+                | {name: getattr(holding, name) for name in names}
+                | {"is_here": not holding.missing}
+                for holding in wanted
+            ]
+        )
         return 0
-    print_rows([_row(holding) for holding in wanted], as_json=False)
+    print_rows([_row(holding) for holding in wanted])
     for holding in wanted:
         if holding.missing:
             more = f" and {len(holding.missing) - 1} more" if len(holding.missing) > 1 else ""
@@ -62,7 +56,10 @@ def show_status(options: argparse.Namespace) -> int:
 
 
 def fetch_data(options: argparse.Namespace) -> int:
-    """Download what may be downloaded and is not here; say of the rest whom to ask. Exit code 1 when some failed."""
+    """Download the raw files that may be downloaded; say of the rest whom to ask.
+
+    Exit code 1 when some failed.
+    """
     failed = 0
     for holding in _wanted_holdings(options):
         if not holding.downloads:
@@ -120,18 +117,4 @@ def _row(holding: Holding) -> dict[str, object]:
         "checksum": ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "-",
         "get it": "fetch" if holding.is_fetchable else "in part" if holding.downloads else "by hand",
         "licence": holding.dataset.licence or "unstated",
-    }
-
-
-def _as_json(holding: Holding) -> dict[str, object]:
-    return {
-        "dataset": holding.dataset.id,
-        "title": holding.dataset.title,
-        "tasks": list(holding.tasks),
-        "licence": holding.dataset.licence,
-        "files": dict(holding.files),
-        "is_here": not holding.missing,
-        "fallback": list(holding.fallback),
-        "is_fetchable": holding.is_fetchable,
-        "how": holding.how,
     }

@@ -4,8 +4,6 @@ Every noun has its options and commands in a module of its own. Only the module 
 so that ``--help`` is quick.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import importlib
@@ -47,7 +45,7 @@ USES = {
             "tasks",
             "Entries of tasks, their rows, and ratings of them",
             "new check audit list show fields sheet ask",
-            "new tasks ratings",
+            "tasks:add_new tasks tasks:add_ratings",
         ),
         Noun("data", "Raw files: which are here, and how to get the rest", "status fetch"),
     ),
@@ -56,7 +54,7 @@ USES = {
             "study",
             "Studies: prepare them, and ask what their results say",
             "list show doctor prefetch search similarities suggest analyze power compare paper cite",
-            "study questions",
+            "study report:add_questions",
         ),
         Noun("plan", "Cells of a study, those that are stored, and what the others cost"),
         Noun("run", "Train missing cells here or on a cluster; --failed again; --cancel"),
@@ -70,14 +68,14 @@ USES = {
             "systems",
             "Systems beside adapters: rank, question and explain them",
             "leaderboard flips probe explain",
-            "systems probe",
+            "systems systems:add_probe",
         ),
         Noun("adapter", "Trained adapters for others, and theirs", "export publish import pretrain"),
         Noun(
             "texts",
             "Texts of your own: score them, and what scores say",
             "score feedback insights perceived",
-            "texts insights",
+            "texts texts:add_insights",
         ),
     ),
 }
@@ -179,7 +177,7 @@ def _mistake(word: str, verb: str = "") -> str:
             return f"{old!r} has a new name: empathy-transfer {OLD_WORDS[old]}"
     verbs = {noun.name: noun.verbs.split() for noun in NOUNS}
     if word not in verbs:
-        written = {own: f"{noun} {own}" for noun, owns in verbs.items() for own in owns}
+        written = {name: f"{noun} {name}" for noun, names in verbs.items() for name in names}
         hint = nearest(word, [*verbs, *written], written) or "; empathy-transfer --help lists all"
         return f"no command {word!r}{hint}"
     if verb and verbs[word] and verb not in verbs[word]:

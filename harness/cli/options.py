@@ -1,7 +1,5 @@
 """What several commands have in common: help, an example, a function, and options with one meaning everywhere."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex
@@ -14,17 +12,21 @@ from tasks.errors import BadInput
 Run = Callable[[argparse.Namespace], int]
 Leaves: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 PLACES = {"data": ("EMPATHY_DATA", "data", "raw files"), "store": ("EMPATHY_STORE", "runs", "records")}
+BUILT_IN = "a built-in study or a .toml file"
 STORED = "a study that the store has"
 STORED_OR_PUBLISHED = "a stored study, or published: the paper's own tables"
 
 
-def leaf_of(leaves: Leaves, words: str, text: str, example: str, run: Run, shared: str = "") -> argparse.ArgumentParser:
-    """A command with its help, an example, and ``run``, a function from options to an exit code.
+def leaf_of(
+    leaves: Leaves, words: str, run: Run, example: str, shared: str = "", study: str = ""
+) -> argparse.ArgumentParser:
+    """A command ``run``, from options to an exit code, with an example; its help is how its docstring begins.
 
-    ``words`` are its name and what has to be typed after it. Of the options that mean the same everywhere it has those
-    that ``shared`` names: data, store, json and quiet.
+    ``words`` are its name and what has to be typed after it, STUDY being what ``study`` says. Of the options that mean
+    the same everywhere it has those that ``shared`` names, as data, store, json and quiet.
     """
     name = words.partition(" ")[0]
+    text = (run.__doc__ or "").partition("\n")[0]
     leaf = leaves.add_parser(
         name,
         help=text,
@@ -34,6 +36,8 @@ def leaf_of(leaves: Leaves, words: str, text: str, example: str, run: Run, share
         formatter_class=partial(argparse.HelpFormatter, max_help_position=22),  # far enough to the right for most
     )
     leaf.set_defaults(command=run)
+    if study:
+        leaf.add_argument("study", metavar="STUDY", help=study)
     add_options(leaf, shared)
     return leaf
 
@@ -56,8 +60,8 @@ def add_options(leaf: argparse.ArgumentParser, names: str) -> None:
     """Options that mean the same in every command, by their names."""
     for name in names.split():
         if name in PLACES:
-            variable, usual, what = PLACES[name]
-            default, where = os.environ.get(variable, usual), f"folder of {what} (default: {variable}, ./{usual})"
+            variable, usual, content = PLACES[name]
+            default, where = os.environ.get(variable, usual), f"folder of {content} (default: {variable}, ./{usual})"
             leaf.add_argument(f"--{name}", metavar="DIR", default=default, help=where)
         elif name in SEVERAL:
             repeatable(leaf, f"--{name}", *SEVERAL[name])
@@ -106,7 +110,7 @@ def seeds_of(text: str) -> list[int]:
 
 def study_options(leaf: argparse.ArgumentParser) -> None:
     """Which study, and all that decides which cells it has."""
-    leaf.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
+    leaf.add_argument("study", metavar="STUDY", help=BUILT_IN)
     change_options(leaf)
     add_options(leaf, "best splits")
 
@@ -121,8 +125,8 @@ def plan_options(leaf: argparse.ArgumentParser) -> None:
 def places(options: argparse.Namespace) -> list[str]:
     """The places that were typed, for the next command: those that are not where they are looked for anyway."""
     usual = {name: os.environ.get(variable, folder) for name, (variable, folder, _) in PLACES.items()}
-    typed = {name: getattr(options, name, place) for name, place in usual.items()}
-    return [word for name, place in typed.items() if place != usual[name] for word in (f"--{name}", place)]
+    typed = {name: getattr(options, name, path) for name, path in usual.items()}
+    return [word for name, path in typed.items() if path != usual[name] for word in (f"--{name}", path)]
 
 
 def changes(options: argparse.Namespace) -> list[str]:

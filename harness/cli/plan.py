@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 def add(leaves: Leaves) -> None:
     """Add ``plan``."""
-    text = "Show which cells a study has, which of them are stored, and what the others will cost."
-    plan = leaf_of(leaves, "plan STUDY", text, "plan demo", show_plan, "data store json")
+    plan = leaf_of(leaves, "plan STUDY", show_plan, "plan demo", "data store json")
     plan_options(plan)
     plan.add_argument("--why", action="store_true", help="say also why cells must be trained, a line for a cause")
 
 
 def show_plan(options: argparse.Namespace) -> int:
-    """Print one row per target: its rows, cells, how many of them the store has, and what the others will cost."""
+    """Show which cells a study has, which of them are stored, and what the others will cost."""
     from harness.preflight.estimate import Costs
     from harness.preflight.why import why
     from harness.study.intermediates import recipes_of
@@ -60,9 +59,9 @@ def show_plan(options: argparse.Namespace) -> int:
         print_json(summary if causes is None else summary | {"why": [dataclasses.asdict(cause) for cause in causes]})
         return 0
     table = [{**row, **time} for row, time in zip(cells, hours, strict=True)]
-    print_rows(table, as_json=False, spare=("their intermediates", "controls"))
+    print_rows(table, spare=("their intermediates", "controls"))
     print("\nrows of each target, and the share of them whose history or text is cut")
-    print_rows([{"target": name, **row} for name, row in zip(targets, texts, strict=True)], as_json=False)
+    print_rows([{"target": name, **row} for name, row in zip(targets, texts, strict=True)])
     left = len(plan.cells) - len(stored)
     print(f"\n{len(plan.cells)} cells in {counts['packs']} packs; {len(stored)} stored, {left} to train")
     if again:
@@ -119,13 +118,13 @@ def print_warnings(plan: Plan) -> None:
 
 
 def _plan_row(target: str, cells: list[Cell], stored: set[str]) -> dict[str, object]:
-    own = [cell for cell in cells if cell.target == target]
+    of_target = [cell for cell in cells if cell.target == target]
     planned = {BASELINE, TRANSFER, *(cell.role for cell in cells)}
     groups = dict.fromkeys(role.group for role in ROLES.values() if role.name in planned)
     return {
         "target": target,
-        **{group: sum(role_of(cell.role).group == group for cell in own) for group in groups},
-        "stored": sum(c.key in stored for c in own),
+        **{group: sum(role_of(cell.role).group == group for cell in of_target) for group in groups},
+        "stored": sum(c.key in stored for c in of_target),
     }
 
 

@@ -33,8 +33,7 @@ DEMO = "demo"
 
 def add(leaves: Leaves) -> None:
     """Add ``run``."""
-    text = "Train the cells of a study that the store lacks. `run demo` does so on made-up data, and writes a report."
-    run = leaf_of(leaves, "run STUDY", text, "run real-small --data data", run_study, "data store json quiet")
+    run = leaf_of(leaves, "run STUDY", run_study, "run real-small --data data", "data store json quiet")
     plan_options(run)
     run.add_argument("--smoke", action="store_true", help="32 rows, one epoch a cell: does all of it train?")
     ways = run.add_mutually_exclusive_group()
@@ -67,7 +66,7 @@ def show_scripts(options: argparse.Namespace) -> int:
             f"trained is shown by: empathy-transfer plan {options.study}"
         )
     check_package("slurm")
-    from harness.engines.slurm_scripts import scripts
+    from harness.engines.slurm_engine import scripts
 
     study = study_of(options)
     study.on(options.device, options.engine)
@@ -83,7 +82,10 @@ def show_scripts(options: argparse.Namespace) -> int:
 
 
 def run_study(options: argparse.Namespace) -> int:
-    """Run a study; exit code 1 when a cell failed or could not be run."""
+    """Train the cells of a study that the store lacks. `run demo` does so on made-up data, and writes a report.
+
+    Exit code 1 when a cell failed or could not be run.
+    """
     if options.cancel:
         return cancel_study(options)
     if options.dry_run:
@@ -125,7 +127,7 @@ def run_demo(study: Study, options: argparse.Namespace) -> int:
     code = train(study, options)
     out = Path(options.out or "results/demo")
     with Steps(quiet=options.quiet) as steps:
-        written = report(study.store, study.manifest(), out, progress=steps.show)
+        written = report(study.store, study.manifest(), out, progress=steps.step)
     if not options.json:
         print("", *written.sentences, "", sep="\n")
         print(f"report: {written.page}; tables and figures beside it, and report.html to look around in")

@@ -46,10 +46,7 @@ if TYPE_CHECKING:
 
 def add(leaves: Leaves) -> None:
     """Add ``status``."""
-    text = (
-        "Show what of the studies is stored; of one study what runs, waits and failed; of one cell all that is known."
-    )
-    status = leaf_of(leaves, "status [STUDY]", text, "status demo --watch", show_status, "store json")
+    status = leaf_of(leaves, "status [STUDY]", show_status, "status demo --watch", "store json")
     status.add_argument("study", metavar="STUDY", nargs="?", help="default: every study in the store")
     status.add_argument("--watch", action="store_true", help="go on showing it until nothing runs or is queued")
     cell = "why it failed, or its epochs and how it was made: TARGET, 'INTERMEDIATE->TARGET', or a key's beginning"
@@ -87,7 +84,7 @@ def _advice(now: StudyStatus) -> list[str]:
 
 
 def show_status(options: argparse.Namespace) -> int:
-    """Print how many cells of each study the store has, or all about one; or go on printing it until it has ended."""
+    """Show what of the studies is stored; of one study what runs, waits and failed; of one cell all that is known."""
     store = Store(Path(options.store))
     if options.cell:
         return show_cell(store, options)
@@ -100,11 +97,11 @@ def show_status(options: argparse.Namespace) -> int:
         _print_study(store, name_of(options.study), is_json=options.json, where=places(options))
         return 0
     names, stored = _names(store), store.keys()
-    print_rows(
-        [_row(name, stored_manifest(store, name, cells_only=True)["cells"], stored) for name in names],
-        as_json=options.json,
-    )
-    if not options.json:
+    rows = [_row(name, stored_manifest(store, name, cells_only=True)["cells"], stored) for name in names]
+    if options.json:
+        print_json(rows)
+    else:
+        print_rows(rows)
         print_next("status", names[-1], *places(options))
     return 0
 
@@ -208,17 +205,17 @@ def _only_match(store: Store, text: str, study: str | None, seed: int | None) ->
     for name in [name_of(study)] if study else store.manifests():
         for cell in planned(stored_manifest(store, name, cells_only=True)):
             cells.setdefault(cell.key, (name, cell))
-    known = [(name, cell) for name, cell in cells.values() if seed in (None, cell.seed)]
+    candidates = [(name, cell) for name, cell in cells.values() if seed in (None, cell.seed)]
     intermediate, arrow, target = (part.strip() for part in text.rpartition("->"))
     pair = intermediate if arrow else "", target
-    matches = [(name, cell) for name, cell in known if (cell.intermediate or "", cell.target) == pair]
+    matches = [(name, cell) for name, cell in candidates if (cell.intermediate or "", cell.target) == pair]
     if not matches and KEY_PART.fullmatch(text):
-        matches = [(name, cell) for name, cell in known if cell.key.startswith(text)]
+        matches = [(name, cell) for name, cell in candidates if cell.key.startswith(text)]
     if len(matches) == 1:
         return matches[0]
     source = f"study {study!r}" if study else f"store {store.root}"
     if not matches:
-        names = {cell.target for _, cell in known}
+        names = {cell.target for _, cell in candidates}
         raise OtherCells(
             f"{source} has no cell {text!r}{nearest(text, sorted(names))}; give TARGET or INTERMEDIATE->TARGET"
         )
@@ -239,16 +236,14 @@ def show_cell(store: Store, options: argparse.Namespace) -> int:
         # plain facts, then blocks of lines and the table of epochs
         for name, value in facts.items():
             if isinstance(value, Mapping):
-                print(f"{name:8} " + ", ".join(f"{field} {_short(what)}" for field, what in value.items()))
+                print(f"{name:8} " + ", ".join(f"{field} {_short(entry)}" for field, entry in value.items()))
             elif not isinstance(value, list) and value != "":
                 print(f"{name:8} {' '.join(harmless(line) for line in str(value).splitlines())}")
         for name in ("trace", "end of the log"):
             if facts.get(name):
                 print(f"{name}:", *(f"  {harmless(line)}" for line in facts[name]), sep="\n")
         if facts.get("history"):
-            print_rows(
-                [{name: _short(value) for name, value in row.items()} for row in facts["history"]], as_json=False
-            )
+            print_rows([{name: _short(value) for name, value in row.items()} for row in facts["history"]])
     return 0
 
 

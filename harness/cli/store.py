@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, StoreError
-from adapters_store.archive import GZIPPED, XZ, ArchiveSummary, archive, keys_of
-from adapters_store.listing import KINDS, YOUNG, garbage, listing, remove, verify
+from adapters_store.archive import GZIPPED, XZ, ArchiveSummary, archive
+from adapters_store.listing import KINDS, YOUNG, garbage, keys_of, listing, remove, verify
 from adapters_store.measures import measures_of
 from adapters_store.restore import MemberReader, NotAsListed, restore, unpack
 from harness.cli.options import Leaves, leaf_of, out_option, repeatable
@@ -26,30 +26,25 @@ if TYPE_CHECKING:
 
 def add(leaves: Leaves) -> None:
     """Add ``list``, ``gc``, ``archive``, ``verify`` and ``restore``."""
-    text = "List what the store holds, by study, and what it could do without."
-    leaf_of(leaves, "list", text, "store list", list_store, "store json")
-    text = "List what nobody needs: leftovers of writers, stale checkpoints and kept results, records of no study."
-    gc = leaf_of(leaves, "gc", text, "store gc --remove staging --remove packs", collect, "store json")
+    leaf_of(leaves, "list", list_store, "store list", "store json")
+    gc = leaf_of(leaves, "gc", collect, "store gc --remove staging --remove packs", "store json")
     kinds = f"remove what is listed of this kind: {', '.join(KINDS)} (repeatable; records are trained work)"
     gc.add_argument("--remove", metavar="KIND", action="append", default=[], choices=KINDS, help=kinds)
-    text = "Write a study's records, tables, figures, licences and, with --creator, metadata into one file."
     example = "store archive demo --creator 'Family name, Given names' --licence cc-by-4.0"
-    archive = leaf_of(leaves, "archive STUDY", text, example, archive_study, "store json quiet")
-    archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
+    study = "a built-in study, a .toml file, or a name in the store"
+    archive = leaf_of(leaves, "archive STUDY", archive_study, example, "store json quiet", study)
     archive.add_argument("--weights", action="store_true", help="with adapters and heads, to train further cells on")
     repeatable(archive, "--creator", "WHO", "'Family name, Given names; affiliation; ORCID', the last two as you like")
     archive.add_argument("--licence", metavar="ID", help="SPDX identifier of the archive's licence, e.g. cc-by-4.0")
     archive.add_argument("--title", help="default: the study's")
     archive.add_argument("--description", help="default: what the study is, in two sentences")
     out_option(archive, "the archive to write (default: STUDY-results.tar.xz, with --weights .tar.gz)", "FILE")
-    text = "Check every byte of the store, or of an archive and then compute its tables anew from its records."
     example = "store verify demo-results.tar.xz; exit codes: 0 all is well, 1 what is not is named, 2 nothing to verify"
-    verify = leaf_of(leaves, "verify [ARCHIVE]", text, example, verify_stored, "store json quiet")
+    verify = leaf_of(leaves, "verify [ARCHIVE]", verify_stored, example, "store json quiet")
     file = "what store archive has written, or a study whose results come with this package (default: the store)"
     verify.add_argument("archive", metavar="ARCHIVE", nargs="?", help=file)
-    text = "Check an archive and put what the store does not have of it into the store."
     example = "store restore real-small-results.tar.xz --store runs"
-    restore = leaf_of(leaves, "restore FILE", text, example, restore_archive, "store json")
+    restore = leaf_of(leaves, "restore FILE", restore_archive, example, "store json")
     restore.add_argument("file", metavar="FILE", help="what store archive has written")
 
 
@@ -58,7 +53,7 @@ MOST_SHOWN = 20  # differences of an archive
 
 
 def list_store(options: argparse.Namespace) -> int:
-    """Print one row per study, then one for each other kind of files."""
+    """List what the store holds, by study, and what it could do without."""
     rows = listing(_store(options))
     if options.json:
         print_json([dataclasses.asdict(row) for row in rows])
@@ -67,16 +62,19 @@ def list_store(options: argparse.Namespace) -> int:
         {**dataclasses.asdict(row), "planned": "-" if row.planned is None else row.planned, "bytes": _size(row.bytes)}
         for row in rows
     ]
-    print_rows(shown, as_json=False)
+    print_rows(shown)
     return 0
 
 
 def verify_stored(options: argparse.Namespace) -> int:
-    """Print what is damaged in the store, or differs in an archive, and what was looked at; exit code 1 if anything."""
+    """Check every byte of the store, or of an archive and then compute its tables anew from its records.
+
+    Exit code 1 if anything is damaged or differs.
+    """
     if options.archive:
         return _verify_archive(options)
     with Steps(quiet=options.quiet) as steps:
-        result = verify(_store(options), lambda done, of: steps.show(done, of, "records"))
+        result = verify(_store(options), lambda done, of: steps.step(done, of, "records"))
     if options.json:
         print_json(dataclasses.asdict(result))
     else:
@@ -94,7 +92,7 @@ def verify_stored(options: argparse.Namespace) -> int:
 
 
 def collect(options: argparse.Namespace) -> int:
-    """Print what can go and, of the kinds that the options name, remove it."""
+    """List what nobody needs: leftovers of writers, stale checkpoints and kept results, records of no study."""
     from analysis.kept import version_of_analysis
 
     store = _store(options)
@@ -110,7 +108,7 @@ def collect(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"leftovers": rows, "young": leftovers.young, "unreadable": leftovers.unreadable})
         return 0
-    print_rows([{**row, "bytes": _size(row["bytes"])} for row in rows], as_json=False)
+    print_rows([{**row, "bytes": _size(row["bytes"])} for row in rows])
     if leftovers.young:
         print(f"{leftovers.young} more are younger than {YOUNG / 3600:.0f} hours: somebody may be at work on them")
     for line in leftovers.unreadable:
@@ -136,7 +134,7 @@ def _size(count: int) -> str:
 
 
 def archive_study(options: argparse.Namespace) -> int:
-    """Write a study's archive, and print what is in it and what is not."""
+    """Write a study's records, tables, figures, licences and, with --creator, metadata into one file."""
     from harness.sharing.outgoing import private_tasks
 
     store, name = Store(Path(options.store)), name_of(options.study)
@@ -163,16 +161,16 @@ def archive_study(options: argparse.Namespace) -> int:
 def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str, Any], file: Path) -> ArchiveSummary:
     """Write a study's records, with all that follows from them, into a new file; BadInput before minutes are spent."""
     from analysis.sharing import ENDINGS, recompute
-    from harness.sharing.outgoing import Deposit, beside
+    from harness.sharing.outgoing import Deposit, extra_files
 
     if not file.name.endswith((*GZIPPED, XZ)) or file.exists():
         raise BadInput(
             f"{file}: an archive is a new {GZIPPED[0]} or {XZ}; give it a name that ends so and is not there yet"
         )
     name, has_weights = manifest["name"], options.weights
-    said = options.creator, options.licence or "", options.title or "", options.description or ""
+    metadata = options.creator, options.licence or "", options.title or "", options.description or ""
     records = sum(key in store for key in keys_of(manifest, f"study {name}"))
-    files = beside(manifest, records, Deposit(*said) if any(said) else None, has_weights=has_weights)
+    files = extra_files(manifest, records, Deposit(*metadata) if any(metadata) else None, has_weights=has_weights)
     with tempfile.TemporaryDirectory() as temporary, Steps(quiet=options.quiet) as steps:
         out = Path(temporary) / "made"
         shown = store
@@ -180,13 +178,13 @@ def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str
             shown, light = Store(Path(temporary) / "light"), Path(temporary) / f"light{GZIPPED[0]}"
             archive(store, name, measures_of(manifest), light, is_light=True)
             restore(light, shown)
-        recompute(shown, manifest, out, steps.show, has_weights=has_weights)
+        recompute(shown, manifest, out, steps.step, has_weights=has_weights)
         for path in sorted(out.rglob("*")):
             # Parquet is left out: the CSV beside has the same numbers, and bytes that depend on no library. Without
             # weights pictures and the page are, too: figures and report draw them from the records.
             if path.is_file() and path.suffix != ".parquet" and (has_weights or path.suffix in ENDINGS):
                 files[path.relative_to(out).as_posix()] = path.read_bytes()
-        return archive(shown, name, measures_of(manifest), file, is_light=not has_weights, beside=files)
+        return archive(shown, name, measures_of(manifest), file, is_light=not has_weights, extras=files)
 
 
 def _verify_archive(options: argparse.Namespace) -> int:
@@ -195,7 +193,7 @@ def _verify_archive(options: argparse.Namespace) -> int:
     if not file.exists():
         file = shipped_archive(options.archive) or file
     with Steps(quiet=options.quiet) as steps:
-        outcome = _verified(file, steps)
+        outcome = _verify(file, steps)
     if options.json:
         apart = [difference._asdict() for difference in outcome.differences]
         print_json({"file": str(file), **vars(outcome), "differences": apart})
@@ -231,18 +229,26 @@ class VerifiedArchive:
     versions: list[str] = field(default_factory=list)
 
 
-def _verified(file: Path, steps: Steps) -> VerifiedArchive:
+def _verify(file: Path, steps: Steps) -> VerifiedArchive:
     """Check every byte of an archive and, where it has a report, compute all that follows from its records anew.
 
     BadArchive if it is no archive of a study; nothing is unpacked but into a folder that is gone afterwards.
     """
-    from analysis.sharing import REPORT, Difference
+    from analysis.sharing import LICENCES, REPORT, STUDY, Difference
 
     altered: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+
+        def keep(member: MemberReader) -> None:  # which goes into no store; what follows from records lies apart
+            follows = member.name.partition("/")[0] in (LICENCES, REPORT, STUDY)
+            path = folder / ("kept" if follows else "beside") / member.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as out:
+                out.writelines(member.chunks())
+
         try:
-            listing, manifest = unpack(file, folder / "store", lambda member: _keep(folder, member), altered)
+            listing, manifest = unpack(file, folder / "store", keep, altered)
         except NotAsListed as problem:
             return VerifiedArchive(differences=[Difference(str(problem), "", "")])
         named = [Difference(line + _cell(name, manifest), "", "") for name, line in altered.items()]
@@ -254,20 +260,9 @@ def _verified(file: Path, steps: Steps) -> VerifiedArchive:
             try:
                 _compare(outcome, folder, manifest, steps, has_weights=not listing.is_light)
             except (BadInput, StoreError) as problem:  # records that fit the list and not each other
-                what = str(problem).replace(f"{folder / 'store'}/", "").partition(";")[0]
-                outcome.differences.append(Difference(what, "", ""))
+                reason = str(problem).replace(f"{folder / 'store'}/", "").partition(";")[0]
+                outcome.differences.append(Difference(reason, "", ""))
         return outcome
-
-
-def _keep(folder: Path, member: MemberReader) -> None:
-    """Put a file that goes into no store under the folder, apart from the others what follows from records."""
-    from analysis.sharing import LICENCES, REPORT, STUDY
-
-    follows = member.name.partition("/")[0] in (LICENCES, REPORT, STUDY)
-    path = folder / ("kept" if follows else "beside") / member.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as out:
-        out.writelines(member.chunks())
 
 
 def _cell(member: str, manifest: dict[str, Any]) -> str:
@@ -291,10 +286,10 @@ def _compare(
     from harness.study.manifest import check_manifest
 
     check_manifest(manifest, "the archive")
-    own, lock_file = folder / "beside" / REGISTRY, folder / "beside" / LOCK
-    registry, store = [str(own)] if own.is_dir() else [], Store(folder / "store")
+    entries, lock_file = folder / "beside" / REGISTRY, folder / "beside" / LOCK
+    registry, store = [str(entries)] if entries.is_dir() else [], Store(folder / "store")
     from_records = Snapshot(store.root, keeps=False)
-    recompute(from_records, manifest, folder / "made", steps.show, registry=registry, has_weights=has_weights)
+    recompute(from_records, manifest, folder / "made", steps.step, registry=registry, has_weights=has_weights)
     comparison = compared(folder / "kept", folder / "made")
     outcome.tables, outcome.numbers = comparison.tables, comparison.numbers
     outcome.differences += comparison.differences
@@ -304,7 +299,10 @@ def _compare(
 
 
 def restore_archive(options: argparse.Namespace) -> int:
-    """Put an archive into the store; exit code 1 when the store has other results for some of it."""
+    """Check an archive and put what the store does not have of it into the store.
+
+    Exit code 1 when the store has other results for some of it.
+    """
     store = Store(Path(options.store))
     done = restore(Path(options.file), store)
     if options.json:
@@ -318,6 +316,6 @@ def restore_archive(options: argparse.Namespace) -> int:
         )
     if done.lacking:
         print(f"{done.lacking} records there have no weights and stay so; for those, restore into a store of its own")
-    for what, fields in done.differing.items():
-        print(f"differs  {what}: {', '.join(fields)}; what was there stays")
+    for name, fields in done.differing.items():
+        print(f"differs  {name}: {', '.join(fields)}; what was there stays")
     return 1 if done.differing else 0

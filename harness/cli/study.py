@@ -17,6 +17,7 @@ from adapters_store import Store
 from adapters_store.measures import MINILM, MPNET, POOLED
 from harness.api import Study
 from harness.cli.options import (
+    BUILT_IN,
     Leaves,
     add_options,
     change_options,
@@ -36,7 +37,7 @@ from tasks.errors import BadStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.search.outcome import SearchResult, Trial
+    from harness.search.outcome import SearchResult
     from harness.study.config import StudyConfig
     from tasks.registry import Registry
     from tasks.splits.loading import Splits
@@ -44,28 +45,23 @@ if TYPE_CHECKING:
 
 def add(leaves: Leaves) -> None:
     """Add what looks at studies before they run: ``list`` to ``suggest``."""
-    leaf_of(leaves, "list", "List the built-in studies.", "study list", list_studies, "json")
-    text = "Show a study as resolved, with where each training setting comes from."
-    show = leaf_of(leaves, "show STUDY", text, "study show demo", show_study, "store json")
-    show.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
+    leaf_of(leaves, "list", list_studies, "study list", "json")
+    show = leaf_of(leaves, "show STUDY", show_study, "study show demo", "store json", BUILT_IN)
     change_options(show)
     add_options(show, "best")
-    text = "Check requirements and say how to fix what is missing: packages, device, backbone, data, store, scheduler."
-    doctor = leaf_of(leaves, "doctor [STUDY]", text, "study doctor demo", show_doctor, "data store json")
+    doctor = leaf_of(leaves, "doctor [STUDY]", show_doctor, "study doctor demo", "data store json")
     doctor.add_argument("study", metavar="STUDY", nargs="?", help="also look at what this study needs")
     change_options(doctor)
     add_options(doctor, "best splits")
-    text = "Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files."
     example = "study prefetch muddy-waters --data data"
-    prefetch = leaf_of(leaves, "prefetch STUDY", text, example, fetch_study, "data store json quiet")
+    prefetch = leaf_of(leaves, "prefetch STUDY", fetch_study, example, "data store json quiet")
     study_options(prefetch)
     folder = "fetch nothing; pack what a node without network and libraries needs to train what the store lacks"
     prefetch.add_argument("--folder", metavar="DIR", help=folder)
     most = "the most that a part of --folder may have (default: 60)"
     prefetch.add_argument("--megabytes", metavar="N", type=int, default=60, help=most)
-    text = "Search a task's learning rate, batch size, epochs and adapter method, on validation rows only."
     example = "study search real-small --task epitome_er --data data"
-    search = leaf_of(leaves, "search STUDY", text, example, run_search, "data store json quiet")
+    search = leaf_of(leaves, "search STUDY", run_search, example, "data store json quiet")
     study_options(search)
     repeatable(search, "--task", "ID", "only this task")
     search.add_argument("--intermediate", metavar="ID", help="search for the task on this one's stored baseline")
@@ -74,14 +70,12 @@ def add(leaves: Leaves) -> None:
     search.add_argument("--no-halving", action="store_true", help="train every trial to its end")
     add_options(search, "device")
     search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")
-    text = "Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store."
     example = "study similarities real-small --data data"
-    similarities = leaf_of(leaves, "similarities STUDY", text, example, measure_similarities, "data store json quiet")
+    similarities = leaf_of(leaves, "similarities STUDY", measure_similarities, example, "data store json quiet")
     measures = f"one of {', '.join(MEASURES)} (repeatable; default: all but task-vu and retention)"
     similarities.add_argument("--measure", metavar="NAME", action="append", choices=MEASURES, help=measures)
-    text = "Rank intermediates for a task before any transfer onto it is run, and say how far such rankings were right."
     example = "study suggest real-small epitome_er --data data"
-    suggestion = leaf_of(leaves, "suggest STUDY TASK", text, example, suggest, "data store json quiet")
+    suggestion = leaf_of(leaves, "suggest STUDY TASK", suggest, example, "data store json quiet")
     out_option(suggestion)
     encoders = (
         f"what embeds texts: {MPNET}, {MINILM}, or {POOLED}, its own mean token vectors (default: the backbone's)"
@@ -127,27 +121,21 @@ def overrides(options: argparse.Namespace) -> list[str]:
 
 
 def list_studies(options: argparse.Namespace) -> int:
-    """Print one row per built-in study."""
+    """List the built-in studies."""
     from harness.study.file import load_study, study_names
 
     studies = [load_study(name) for name in study_names()]
-    rows: list[dict[str, object]] = [
-        {
-            "study": s.name,
-            "tasks": len(s.tasks),
-            "seeds": len(s.seeds),
-            "backbone": s.backbone,
-            "data": s.data,
-            "title": s.title,
-        }
+    rows = [
+        {"study": s.name, "tasks": len(s.tasks), "seeds": len(s.seeds)}
+        | {name: getattr(s, name) for name in ("backbone", "data", "title")}
         for s in studies
     ]
-    print_rows(rows, as_json=options.json)
+    print_json(rows) if options.json else print_rows(rows)
     return 0
 
 
 def show_study(options: argparse.Namespace) -> int:
-    """Print the resolved study and, per task, every training setting with the layer that won."""
+    """Show a study as resolved, with where each training setting comes from."""
     from harness.search.outcome import with_best
     from harness.study.file import load_study
     from harness.study.intermediates import with_imported
@@ -172,10 +160,10 @@ def show_study(options: argparse.Namespace) -> int:
     for setting in [name for name in rows[0] if name != "task"]:
         values = [(_in_words(row[setting]["value"]), row[setting]["from"]) for row in rows]
         for value, origin in dict.fromkeys(values):
-            tasks = [row["task"] for row, own in zip(rows, values, strict=True) if own == (value, origin)]
+            tasks = [row["task"] for row, pair in zip(rows, values, strict=True) if pair == (value, origin)]
             shown = "all" if len(tasks) == len(rows) else ", ".join(tasks)
             lines.append({"setting": setting, "value": value, "from": origin, "tasks": shown})
-    print_rows(lines, as_json=False)
+    print_rows(lines)
     return 0
 
 
@@ -229,7 +217,10 @@ def name_of(study: str) -> str:
 
 
 def show_doctor(options: argparse.Namespace) -> int:
-    """Print what was looked at; exit code 1 when something is a problem."""
+    """Check requirements and say how to fix what is missing: packages, device, backbone, data, store, scheduler.
+
+    Exit code 1 when something is a problem.
+    """
     from harness.preflight.doctor import PROBLEM, machine_lines, store_lines, study_lines
 
     study = study_of(options) if options.study else None
@@ -249,7 +240,10 @@ def show_doctor(options: argparse.Namespace) -> int:
 
 
 def fetch_study(options: argparse.Namespace) -> int:
-    """Print whether each thing is here and the environment for the jobs; exit code 1 when a download failed."""
+    """Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files.
+
+    Exit code 1 when a download failed.
+    """
     if options.folder:
         return pack_study(options)
     from harness.preflight.doctor import FAILED, environment, prefetch
@@ -293,44 +287,40 @@ def pack_study(options: argparse.Namespace) -> int:
 
 
 def run_search(options: argparse.Namespace) -> int:
-    """Search for every task that was named and print the best trial of each; exit code 1 when a trial failed."""
+    """Search a task's learning rate, batch size, epochs and adapter method, on validation rows only.
+
+    Exit code 1 when a trial failed.
+    """
     set_threads(options.threads)
     study = study_of(options)
     tasks = options.task or [name for name in study.config.tasks if name != options.intermediate]
-    outcomes = [_search(study, name, options) for name in tasks]
+    outcomes = []
+    for name in tasks:
+        with ProgressBar(options.trials, quiet=options.quiet) as progress:
+            outcome = study.search(
+                name,
+                intermediate=options.intermediate,
+                trials=options.trials,
+                methods=options.method,
+                is_halving=not options.no_halving,
+                device=options.device,
+                on_epoch=progress.on_epoch,
+                on_trial=progress.on_trials,
+            )
+        outcomes.append(outcome)
     failed = [trial for outcome in outcomes for trial in outcome.trials if trial.state == "failed"]
     if options.json:
         print_json([outcome.as_json() for outcome in outcomes])
     else:
-        print_rows([_search_row(outcome) for outcome in outcomes], as_json=False, spare=("trial", "dropped", "failed"))
+        print_rows([_search_row(outcome) for outcome in outcomes], spare=("trial", "dropped", "failed"))
         for trial in failed:
             print(f"trial {trial.number} failed: {trial.reason}")
         print(f"\nuse them with: empathy-transfer run {options.study} --best")
     return 1 if failed else 0
 
 
-def _search(study: Study, task: str, options: argparse.Namespace) -> SearchResult:
-    with ProgressBar(options.trials, quiet=options.quiet) as progress:
-
-        def on_trial(finished: Sequence[Trial]) -> None:
-            scores = [trial.validation for trial in finished if trial.validation is not None]
-            progress.on_trials(len(finished), max(scores, default=None))
-
-        return study.search(
-            task,
-            intermediate=options.intermediate,
-            trials=options.trials,
-            methods=options.method,
-            is_halving=not options.no_halving,
-            device=options.device,
-            on_epoch=progress.on_epoch,
-            on_trial=on_trial,
-        )
-
-
 def _search_row(outcome: SearchResult) -> dict[str, object]:
-    states = [trial.state for trial in outcome.trials]
-    best = outcome.best
+    states, best = [trial.state for trial in outcome.trials], outcome.best
     shown = best.settings | {"learning_rate": f"{best.learning_rate:.2g}"} if best else dict.fromkeys(SEARCHED, "-")
     return {
         "task": outcome.task,
@@ -351,7 +341,7 @@ SEARCHED = ("learning_rate", "batch_size", "epochs", "method")
 
 
 def measure_similarities(options: argparse.Namespace) -> int:
-    """Measure what the store does not have, and print per measure what it took and what is missing and why."""
+    """Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store."""
     from harness.similarity.fill import USUAL, fill, stored_measures
     from harness.study.device import Device
 
@@ -376,7 +366,7 @@ def measure_similarities(options: argparse.Namespace) -> int:
         }
         for measure in filled
     ]
-    print_rows(rows, as_json=False)
+    print_rows(rows)
     print_missing({measure.measure: measure.missing for measure in filled})
     return 0
 
@@ -401,7 +391,7 @@ UNJUDGED = "no target of the study has four finished transfers and stored simila
 
 
 def suggest(options: argparse.Namespace) -> int:
-    """Print intermediates for a task, best first, and how right such rankings were on the study's finished grid."""
+    """Rank intermediates for a task before any transfer onto it is run, and say how far such rankings were right."""
     from analysis.sections.importance import rows as records_of
     from analysis.tables import TABLES, write_csv
 
@@ -416,7 +406,14 @@ def suggest(options: argparse.Namespace) -> int:
         rows = {"intermediates": records_of(advice.intermediates), "rankings": records_of(advice.quality)}
         print_json({"task": options.task, **rows})
     else:
-        _print_advice(advice.intermediates)
+        # the columns that are known of some intermediate, as numbers of three digits
+        ranked = advice.intermediates.drop(columns="target").dropna(axis="columns", how="all").to_dict("records")
+        shown = [{"rank": i, **{name: _short(value) for name, value in row.items()}} for i, row in enumerate(ranked, 1)]
+        print_rows(shown, SPARE)
+        print(
+            "\nbest first by fusion, the reciprocal ranks of all similarities and the size;"
+            " model: expected gain in points"
+        )
         _print_quality(advice.quality)
     print_missing(advice.missing)
     if not options.json:
@@ -424,19 +421,6 @@ def suggest(options: argparse.Namespace) -> int:
         added = [] if options.task in tasks else ["--set", f"tasks={json.dumps([*tasks, options.task])}"]
         print_next("plan", options.study, "--only-target", options.task, *added, *changes(options), *places(options))
     return 0
-
-
-def _print_advice(advice: pd.DataFrame) -> None:
-    """The columns that are known of some intermediate, as numbers of three digits."""
-    shown = advice.drop(columns="target").dropna(axis="columns", how="all")
-    rows: list[dict[str, object]] = [
-        {"rank": rank, **{name: _short(value) for name, value in row.items()}}
-        for rank, row in enumerate(_records(shown), start=1)
-    ]
-    print_rows(rows, as_json=False, spare=SPARE)
-    print(
-        "\nbest first by fusion, the reciprocal ranks of all similarities and the size; model: expected gain in points"
-    )
 
 
 def _print_quality(quality: pd.DataFrame) -> None:
@@ -452,18 +436,14 @@ def _print_quality(quality: pd.DataFrame) -> None:
         " Kendall's rank correlation, p: of NDCG, tasks and families permuted, corrected for all rankings"
     )
     rows = []
-    for row in _records(quality):
+    for row in quality.to_dict("records"):
         cells = {title: f"{_short(row[name])} ({_short(row[f'{name}_chance'])})" for name, title in QUALITIES.items()}
         limits = f"{_short(row['ndcg_low'])}, {_short(row['ndcg_high'])}"
         ndcg = {"NDCG": cells.pop("NDCG"), "95 % limits": limits}
         rows.append({"ranking": row["ranking"], **ndcg, **cells, "p": _short(row["p_corrected"])})
-    print_rows(rows, as_json=False)
+    print_rows(rows)
     names = ", ".join(better(quality)) or "none"
     print(f"\nbetter than a random order (p <= .05): {names}")
-
-
-def _records(frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def _short(value: object) -> str:

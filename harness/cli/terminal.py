@@ -16,12 +16,12 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 from harness.run.interrupts import stop_if_asked
 from tasks.plain_text import harmless
@@ -29,9 +29,11 @@ from tasks.plain_text import harmless
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
+    from rich.progress import Progress
 
     from harness.raw.fetch import Watch
     from harness.run.grid import GridReport
+    from harness.search.outcome import Trial
 
 GAP = 2  # spaces between columns
 
@@ -124,14 +126,11 @@ def plain(text: str) -> str:
 # Tables and JSON on standard output.
 
 
-def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool, spare: Sequence[str] = ()) -> None:
-    """Print rows that share their columns as a table, or as a JSON list; a width that lines have is kept to.
+def print_rows(rows: Sequence[Mapping[str, object]], spare: Sequence[str] = ()) -> None:
+    """Print rows that share their columns as a table; a width that lines have is kept to.
 
     Where words have no room, ``spare`` columns are left out, the first of them first.
     """
-    if as_json:
-        print_json(rows)
-        return
     if not rows:
         print("(none)")
         return
@@ -161,7 +160,7 @@ def _fit_rows(rows: Sequence[Mapping[str, object]], width: int, spare: Sequence[
         widths = [max(map(cell_len, texts)) for texts in cells]
         least = [max(_longest_word(text) for text in texts) for texts in cells]
         while sum(widths) + GAP * (len(widths) - 1) > width:
-            breakable = [place for place, own in enumerate(widths) if own > least[place]]
+            breakable = [index for index, size in enumerate(widths) if size > least[index]]
             if not breakable:
                 break
             widths[max(breakable, key=widths.__getitem__)] -= 1
@@ -246,76 +245,69 @@ def print_json(value: object) -> None:
 EVERY_SECONDS = 0.1  # a bar is drawn no more often than that
 
 
-class Bar:
-    """How far something is and for how long still, on a terminal."""
-
-    def __init__(self, total: int | None = None) -> None:
-        """Begin at none of ``total``, which may not be known yet."""
-        from rich import progress
-        from rich.console import Console
-
-        columns = (
-            progress.TextColumn("{task.description}", markup=False),
-            progress.BarColumn(20),
-            progress.TimeElapsedColumn(),
-            progress.TextColumn("{task.fields[left]}", markup=False),
-            progress.TextColumn("{task.fields[note]}", markup=False),
-        )
-        self.progress = progress.Progress(
-            *columns, console=Console(file=sys.stderr), auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-        )
-        self.task = self.progress.add_task("", total=total, left="", note="")
-        self.began, self.drawn = time.monotonic(), 0.0
-        self.progress.start()
-
-    def show(self, done: int, text: str, total: int | None, *, free: int = 0) -> None:
-        """Show that ``done`` of ``total`` are finished, of which ``free`` cost no time."""
-        seconds = time.monotonic() - self.began
-        is_known = total is not None and done > free
-        left = (
-            f"{timedelta(seconds=round(seconds / (done - free) * (total - done)))} left" if total and is_known else ""
-        )
-        self.progress.update(self.task, completed=done, total=total, description=plain(text), left=left)
-        self._draw()
-
-    def note(self, text: str) -> None:
-        """Show what is at work."""
-        self.progress.update(self.task, note=plain(text))
-        self._draw()
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        self.progress.stop()
-
-    def _draw(self) -> None:
-        if time.monotonic() - self.drawn >= EVERY_SECONDS:
-            self.progress.refresh()
-            self.drawn = time.monotonic()
-
-
-class Bars(AbstractContextManager["Bars"]):
-    """A bar for each stage of a command; nothing where nobody watches a terminal."""
+class Bars:
+    """A bar for each stage of a command, with the time that is left; nothing where nobody watches a terminal."""
 
     def __init__(self, *, quiet: bool) -> None:
-        """Show nothing when ``quiet``."""
-        self.is_shown = is_terminal(sys.stderr) and not quiet
-        self.stage, self.bar = "", cast("Bar | None", None)
+        """Show nothing, and say nothing elsewhere, when ``quiet``."""
+        self.quiet, self.is_shown = quiet, is_terminal(sys.stderr) and not quiet
+        self.stage, self.bar, self.drawn = "", cast("Progress | None", None), 0.0
+
+    def __enter__(self) -> Self:
+        """A bar is opened by what is shown first."""
+        return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the last bar."""
+        """Leave the last bar as it is."""
         if self.bar is not None:
-            self.bar.close()
+            self.bar.stop()
 
-    def show(self, stage: str, done: int, total: int | None, text: str = "") -> None:
-        """Show how far a stage is; a new stage opens a new bar."""
+    def show(self, stage: str, done: int, total: int | None, text: str = "", *, free: int = 0) -> None:
+        """Show how far a stage is, of whose steps ``free`` cost no time; a new stage opens a new bar."""
         stop_if_asked()
         if not self.is_shown:
             return
         if self.bar is None or stage != self.stage:
-            if self.bar is not None:
-                self.bar.close()
-            self.bar, self.stage = Bar(total), stage
-        self.bar.show(done, text or stage, total)
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self.__exit__()
+            text_columns = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("fields[left]", "fields[note]"))
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())
+            screen = Console(file=sys.stderr)
+            self.bar = Progress(
+                *columns,
+                *text_columns,
+                console=screen,
+                auto_refresh=False,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self.bar.add_task("", total=total, left="", note="")
+            self.stage, self.began = stage, time.monotonic()
+            self.bar.start()
+        left = ""
+        if total and done > free:
+            seconds = (time.monotonic() - self.began) / (done - free) * (total - done)
+            left = f"{timedelta(seconds=round(seconds))} left"
+        self._draw(completed=done, total=total, description=plain(text or stage), left=left)
+
+    def note(self, text: str) -> None:
+        """Show beside the bar what is at work."""
+        stop_if_asked()
+        self._draw(note=plain(text))
+
+    def say(self, line: str) -> None:
+        """Print a line where no bar is shown."""
+        if not (self.quiet or self.is_shown):
+            print(line, file=sys.stderr, flush=True)
+
+    def _draw(self, **fields: Any) -> None:  # noqa: ANN401 - whatever a bar has
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], **fields)
+            if time.monotonic() - self.drawn >= EVERY_SECONDS:
+                self.bar.refresh()
+                self.drawn = time.monotonic()
 
 
 @contextmanager
@@ -330,73 +322,46 @@ def downloads(quiet: bool) -> Iterator[Watch]:
         yield watch
 
 
-class Steps(AbstractContextManager["Steps"]):
+class Steps(Bars):
     """How far a computation of known length is: a bar on a terminal; one line for each stage elsewhere."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        """Show nothing if ``quiet``."""
-        self.quiet, self.stage = quiet, ""
-        self.bars = Bars(quiet=quiet)
-
-    def __exit__(self, *raised: object) -> None:
-        """Close the bar."""
-        self.bars.__exit__(*raised)
-
-    def show(self, done: int, of: int, what: str) -> None:
-        """Show that ``done`` steps are finished, the last of them of the stage ``what``."""
-        stop_if_asked()
-        if self.bars.is_shown:
-            self.bars.show("", done, of, f"{done} of {of}: {what}")
-        elif not self.quiet and what != self.stage:
-            print(f"{done} of {of}: {what}", file=sys.stderr, flush=True)
-        self.stage = what
+    def step(self, done: int, of: int, stage: str) -> None:
+        """Show that ``done`` steps are finished, the last of them of the stage ``stage``."""
+        text = f"{done} of {of}: {stage}"
+        self.show("", done, of, text)
+        if not self.is_shown and stage != self.stage:
+            self.stage = stage
+            self.say(text)
 
 
-class ProgressBar:
+class ProgressBar(Bars):
     """How far a run or a search is: a bar on a terminal; one line per finished cell elsewhere."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         """Prepare for ``total`` cells, the stored ones included."""
-        self.quiet, self.total = quiet, total
-        self.bar: Bar | None = None
-        self.finished = 0
+        super().__init__(quiet=quiet)
+        self.total, self.finished = total, 0
 
-    def __enter__(self) -> ProgressBar:
-        """Open the bar if there is a terminal to show it."""
-        if is_terminal(sys.stderr) and not self.quiet:
-            self.bar = Bar(self.total)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the bar."""
-        if self.bar is not None:
-            self.bar.close()
-
-    def on_trials(self, finished: int, best: float | None) -> None:
-        """Show how far a search is."""
-        stop_if_asked()
-        text = f"{finished} of {self.total} trials" + ("" if best is None else f", best validation {best:.3f}")
-        if self.bar is not None:
-            self.bar.show(finished, text, self.total)
-        elif not self.quiet and finished > self.finished:
-            print(text, file=sys.stderr, flush=True)
+    def on_trials(self, trials: Sequence[Trial]) -> None:
+        """Show how far a search is, by the trials that have ended."""
+        finished, scores = len(trials), [trial.validation for trial in trials if trial.validation is not None]
+        text = f"{finished} of {self.total} trials" + (f", best validation {max(scores):.3f}" if scores else "")
+        self.show("", finished, self.total, text)
+        if finished > self.finished:
+            self.say(text)
         self.finished = finished
 
-    def on_epoch(self, what: str, epoch: int, epochs: int) -> None:
+    def on_epoch(self, label: str, epoch: int, epochs: int) -> None:
         """Show what is being trained."""
-        stop_if_asked()
-        if self.bar is not None:
-            self.bar.note(f"{what}: epoch {epoch}/{epochs}")
+        self.note(f"{label}: epoch {epoch}/{epochs}")
 
     def on_cell(self, report: GridReport) -> None:
         """Show how far the grid is."""
-        stop_if_asked()
         failed = len(report.failed) + len(report.not_run)
         done = len(report.stored) + len(report.done)
         left = self.total - done - failed
         text = f"{done} done, {left} left" + (f", {failed} failed" if failed else "")
-        if self.bar is not None:
-            self.bar.show(self.total - left, text, self.total, free=len(report.stored))
-        elif not self.quiet and report.last is not None and report.last.was_run:
-            what = "finished" if report.last.error is None else "failed"
-            print(f"{text}; {what}: {report.last.cell.label}", file=sys.stderr, flush=True)
+        self.show("", self.total - left, self.total, text, free=len(report.stored))
+        if report.last is not None and report.last.was_run:
+            verb = "finished" if report.last.error is None else "failed"
+            self.say(f"{text}; {verb}: {report.last.cell.label}")

@@ -53,12 +53,22 @@ def stored(tmp_path, **changes):
     return Results.by_setting(store, manifest, gains(store, manifest, draws=200))
 
 
-def test_the_page_has_the_papers_numbers_and_says_what_is_an_approximation(analyzed):
+def test_an_analysis_of_the_papers_tables_has_their_numbers_verdicts_and_frames(analyzed):
     page = (analyzed / "analysis.md").read_text(encoding="utf-8")
     for value in ("0.8562", "0.8324", "0.4569", "0.7220", "0.8700", "0.9068", "0.0370", "2.1e-07"):
         assert value in page
     assert "APPROXIMATION" in page
     assert "nan" not in page.lower()
+    told = json.loads((analyzed / "told.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert told["page"] == str(analyzed / "analysis.md")
+    assert len(told["tables"]) >= 5
+    assert (told["mode"], told["declared"]) == ("guarded", None)
+    verdicts = {row["construct"]: row["verdict"] for row in told["slopes"]}
+    assert verdicts == dict.fromkeys(("definition", "link", "conduciveness"), "not supported")
+    assert len(told["choices"]) == 9 * 3
+    for name in ("slopes", "profile", "choices"):
+        frame = pd.read_csv(analyzed / "tables" / f"mixed_{name}.csv")
+        assert len(pd.read_parquet(analyzed / "tables" / f"mixed_{name}.parquet")) == len(frame) > 0
 
 
 def test_the_tables_hold_what_the_paper_prints(analyzed):
@@ -92,22 +102,6 @@ def test_a_second_analysis_gives_the_same_bytes_and_prints_its_verdicts(analyzed
         assert f"{title}: not supported: " in printed.out
     for path in [*sorted(tmp_path.glob("*.csv")), tmp_path / "analysis.md"]:
         assert path.read_bytes() == (analyzed / path.name).read_bytes(), path.name
-
-
-def test_json_has_the_verdicts_and_names_what_was_written(analyzed):
-    told = json.loads((analyzed / "told.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
-    assert told["page"] == str(analyzed / "analysis.md")
-    assert len(told["tables"]) >= 5
-    assert (told["mode"], told["declared"]) == ("guarded", None)
-    verdicts = {row["construct"]: row["verdict"] for row in told["slopes"]}
-    assert verdicts == dict.fromkeys(("definition", "link", "conduciveness"), "not supported")
-    assert len(told["choices"]) == 9 * 3
-
-
-def test_the_frames_behind_the_page_are_there_in_both_forms(analyzed):
-    for name in ("slopes", "profile", "choices"):
-        frame = pd.read_csv(analyzed / "tables" / f"mixed_{name}.csv")
-        assert len(pd.read_parquet(analyzed / "tables" / f"mixed_{name}.parquet")) == len(frame) > 0
 
 
 def test_squares_are_all_pairs_and_the_targets_alone():

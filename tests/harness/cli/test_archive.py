@@ -1,7 +1,5 @@
 """``store archive``, ``verify`` and ``restore`` as typed: what is packed is found again, what was changed is named."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -129,20 +127,16 @@ def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
     ]
 
 
-def test_equal_stores_give_equal_bytes(packed, tmp_path, capsys):
-    assert typed(capsys, "store", "restore", packed, "--store", tmp_path / "again")[0] == 0
-    out = tmp_path / "again.tar.gz"
-    assert typed(capsys, "store", "archive", "fake", "--store", tmp_path / "again", "--out", out, *WHO)[0] == 0
-    assert out.read_bytes() == packed.read_bytes()
-
-
-def test_a_store_takes_the_records_and_leaves_the_rest(stored, packed, tmp_path, capsys):
+def test_a_store_takes_the_records_alone_and_an_equal_store_gives_equal_bytes(stored, packed, tmp_path, capsys):
     code, out, _ = typed(capsys, "store", "restore", packed, "--store", tmp_path / "there")
     assert code == 0 and "11 records and measures restored" in out
     assert Store(tmp_path / "there").keys() == stored.keys()
     assert sorted(path.name for path in (tmp_path / "there").iterdir() if any(path.iterdir())) == [
         *("measures", "objects", "studies"),
     ]
+    out = tmp_path / "again.tar.gz"
+    assert typed(capsys, "store", "archive", "fake", "--store", tmp_path / "there", "--out", out, *WHO)[0] == 0
+    assert out.read_bytes() == packed.read_bytes()
 
 
 KINDS = {
@@ -174,7 +168,9 @@ def test_one_altered_byte_of_any_kind_of_file_is_found_and_named(packed, tmp_pat
     assert first.startswith(f"differs  {name}") and first.count("sha256 ") == 2
 
 
-def test_an_altered_number_is_told_with_its_place_and_both_values(packed, tmp_path, capsys, quick):
+def test_an_altered_number_and_a_table_that_is_gone_or_added_are_named_with_both_values(
+    packed, tmp_path, capsys, quick
+):
     table = pd.read_csv(io.BytesIO(members(packed)["report/tables/gains.csv"]), dtype=str, keep_default_na=False)
     before = table.loc[2, "points"]
     table.loc[2, "points"] = after = f"{float(before) + 0.5:.10g}"
@@ -183,6 +179,11 @@ def test_an_altered_number_is_told_with_its_place_and_both_values(packed, tmp_pa
     assert code == 1
     assert f"differs  report/tables/gains.csv, line 4, column points: archive '{after}', found '{before}'\n" in out
     assert out.count("differs  ") == 1
+    file = forged(packed, tmp_path / "a.tar.gz", {"report/tables/gains.csv": None, "report/extra.csv": b"a\n1\n"})
+    code, out, _ = typed(capsys, "store", "verify", file)
+    assert code == 1
+    assert "differs  report/tables/gains.csv: archive 'is not there', found 'is there'\n" in out
+    assert "differs  report/extra.csv: archive 'is there', found 'is not there'\n" in out
 
 
 def test_an_altered_prediction_names_its_cell(packed, tmp_path, capsys, quick):
@@ -210,14 +211,6 @@ def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_fro
     else:
         assert f"differs  objects/{key}/test.parquet: its predictions score " in out
         assert "the record says " in out and str(tmp_path) not in out
-
-
-def test_a_table_that_is_gone_or_added_is_named_even_if_the_list_agrees(packed, tmp_path, capsys, quick):
-    file = forged(packed, tmp_path / "a.tar.gz", {"report/tables/gains.csv": None, "report/extra.csv": b"a\n1\n"})
-    code, out, _ = typed(capsys, "store", "verify", file)
-    assert code == 1
-    assert "differs  report/tables/gains.csv: archive 'is not there', found 'is there'\n" in out
-    assert "differs  report/extra.csv: archive 'is there', found 'is not there'\n" in out
 
 
 @pytest.mark.parametrize("name", ["report/tables/gains.csv", ".zenodo.json", "studies/fake.json"])
@@ -273,11 +266,13 @@ def test_nothing_is_packed_for_others_without_a_maker_a_licence_and_a_name(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_file_is_written_over(stored, packed, capsys):
+def test_no_file_is_written_over_and_nothing_is_packed_of_a_study_without_a_run(stored, packed, capsys):
     before = packed.read_bytes()
     code, out, err = typed(capsys, "store", "archive", "fake", "--store", stored.root, "--out", packed, *WHO)
     assert (code, out, err.count("\n")) == (2, "", 1) and "is not there yet" in err
     assert packed.read_bytes() == before
+    code, out, err = typed(capsys, "store", "archive", "nothing", "--store", stored.root)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "no run of study 'nothing'" in err
 
 
 @pytest.mark.slow
@@ -290,12 +285,17 @@ def test_archiving_and_verifying_in_processes_of_their_own_load_no_training_libr
         assert done.stdout.splitlines()[-1] == "0 loaded"
 
 
-def test_an_archive_that_was_packed_otherwise_is_the_same_archive(packed, tmp_path, capsys, quick):
+def test_an_archive_packed_otherwise_is_the_same_and_one_without_tables_is_held_to_its_list(
+    packed, tmp_path, capsys, quick, stored
+):
     file = tmp_path / "other.tar.gz"
     file.write_bytes(gzip.compress(gzip.decompress(packed.read_bytes()), 1))
     code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 0
     assert "computed anew from 8 records" in out and "all equal after their printed rounding" in out
+    archive(stored, "fake", [], tmp_path / "records.tar.gz")
+    code, out, _ = typed(capsys, "store", "verify", tmp_path / "records.tar.gz")
+    assert code == 0 and "every byte of 8 records as listed; it has no tables" in out
 
 
 # What belongs to oneself: with weights, of a private study, unfinished, between stores.
@@ -333,12 +333,6 @@ def test_with_weights_everything_goes_from_store_to_store(stored, tmp_path, caps
     assert "cells that new ones stand on will be trained again" in out
 
 
-def test_an_archive_without_tables_is_held_to_its_list_alone(stored, tmp_path, capsys):
-    archive(stored, "fake", [], tmp_path / "records.tar.gz")
-    code, out, _ = typed(capsys, "store", "verify", tmp_path / "records.tar.gz")
-    assert code == 0 and "every byte of 8 records as listed; it has no tables" in out
-
-
 def test_what_differs_is_named_and_ends_in_exit_code_1(stored, packed, tmp_path, capsys):
     other, record = Store(tmp_path / "other"), stored.get(min(stored.keys()))
     with other.staging() as folder:
@@ -347,8 +341,3 @@ def test_what_differs_is_named_and_ends_in_exit_code_1(stored, packed, tmp_path,
     assert code == 1
     assert f"differs  record {record.key}: file history.json, file test.parquet, test; what was there stays" in out
     assert other.get(record.key).results["test"] == 0.125
-
-
-def test_a_study_that_was_not_run_is_one_line_and_exit_code_2(stored, capsys):
-    code, out, err = typed(capsys, "store", "archive", "nothing", "--store", stored.root)
-    assert (code, out, err.count("\n")) == (2, "", 1) and "no run of study 'nothing'" in err

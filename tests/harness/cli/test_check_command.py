@@ -1,7 +1,5 @@
 """``tasks check`` and ``tasks audit`` on synthetic files: what they print, write and refuse."""
 
-from __future__ import annotations
-
 import csv
 import json
 
@@ -22,9 +20,9 @@ def test_a_check_of_all_tasks_shows_what_leaks_only_as_published(data, tmp_path,
     assert len(list((tmp_path / "runs/measures").iterdir())) == 2
 
 
-def test_a_check_of_one_task_counts_tokens_and_cuts_too(data, tmp_path, command):
+def test_a_check_of_one_task_counts_tokens_and_cuts_too(data, tmp_path, printed):
     words = ("tasks", "check", "news_empathy", "--data", data, "--store", tmp_path, "--json")
-    found = json.loads(command(*words, "--backbone", "random-tiny")[1])
+    found = json.loads(printed(*words, "--backbone", "random-tiny"))
     (facts,) = found["tasks"]
     assert facts["task"] == "news_empathy" and set(facts["labels"]["test"]) == {"min", "median", "max", "mean", "std"}
     assert facts["tokens"]["test"]["median"] > facts["words"]["test"]["median"]
@@ -34,19 +32,17 @@ def test_a_check_of_one_task_counts_tokens_and_cuts_too(data, tmp_path, command)
     assert "conv_empathy" in found["missing"]
 
 
-def test_a_task_without_files_or_a_folder_of_ids_that_is_not_there_is_refused(data, tmp_path, command):
-    code, _, err = command("tasks", "check", "condolence", "--data", data, "--store", tmp_path)
-    assert (code, "ask the authors" in err) == (2, True)
-    code, _, err = command("tasks", "audit", "--data", data, "--splits", data / "nowhere")
-    assert (code, "no such folder" in err) == (2, True)
+def test_a_task_without_files_or_a_folder_of_ids_that_is_not_there_is_refused(data, tmp_path, refused):
+    assert "ask the authors" in refused("tasks", "check", "condolence", "--data", data, "--store", tmp_path)
+    assert "no such folder" in refused("tasks", "audit", "--data", data, "--splits", data / "nowhere")
 
 
-def test_an_audit_of_other_rows_says_that_they_differ(data, command):
-    lines = {line.split()[0]: line for line in command("tasks", "audit", "--data", data)[1].splitlines() if line}
+def test_an_audit_of_other_rows_says_that_they_differ(data, printed):
+    lines = {line.split()[0]: line for line in printed("tasks", "audit", "--data", data).splitlines() if line}
     assert "differs" in lines["epitome_er"] and "3,023" in lines["epitome_er"]
     assert "data missing" in lines["conv_empathy"] and "~" in lines["epitome_er"]
     assert sum("differs" in line or "data missing" in line or "close" in line for line in lines.values()) == 18
-    rows = json.loads(command("tasks", "audit", "--data", data, "--json")[1])
+    rows = json.loads(printed("tasks", "audit", "--data", data, "--json"))
     assert len(rows) == 18 and {row["task"] for row in rows if row["verdict"] == "data missing"} >= {"mi_behavior"}
 
 
@@ -78,14 +74,14 @@ def test_tasks_that_share_texts_are_shown_the_line_that_splits_them_alike(tmp_pa
     assert "alike, write" not in out and "own_first" in out
 
 
-def test_a_new_task_on_texts_of_another_is_shown_the_line_at_once_and_so_is_a_plan(tmp_path, command):
+def test_a_new_task_on_texts_of_another_is_shown_the_line_at_once_and_so_is_a_plan(tmp_path, printed):
     own, nowhere = tmp_path / "own", ("--data", tmp_path / "none")
     entries_of(own)
     (own / "broken.toml").unlink()
     words = ["tasks", "new", own / "own.csv", "--registry", own, *nowhere, "--text", "reply", "--label", "first"]
     words += ["--group", "thread", "--skip-training"]
     told = "alike, write in the entry of each: family ="
-    shared = json.loads(command(*words, "--id", "third", "--json")[1])["shared"]
+    shared = json.loads(printed(*words, "--id", "third", "--json"))["shared"]
     assert [told in line for line in shared if "own_first, third" in line] == [True]
     study = tmp_path / "mine.toml"
     study.write_text(
@@ -93,7 +89,7 @@ def test_a_new_task_on_texts_of_another_is_shown_the_line_at_once_and_so_is_a_pl
         f"registry = [{json.dumps(str(own))}]\n[training]\nepochs = 1\nbatch_size = 16\nlearning_rate = 1e-3\n"
     )
     plan = ["plan", study, *nowhere, "--store", tmp_path / "runs"]
-    assert f"warning: to split own_first, third {told}" in command(*plan)[1]
-    assert len(json.loads(command(*plan, "--json")[1])["shared"]) == 1
+    assert f"warning: to split own_first, third {told}" in printed(*plan)
+    assert len(json.loads(printed(*plan, "--json"))["shared"]) == 1
     (own / "third.toml").unlink()
-    assert "texts of another task: to split fourth, own_first" in command(*words, "--id", "fourth")[1]
+    assert "texts of another task: to split fourth, own_first" in printed(*words, "--id", "fourth")

@@ -1,7 +1,5 @@
 """``cite``: everything that a study used has an entry or is named as having none; licences say what may be shared."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import resources
@@ -9,7 +7,7 @@ from importlib import resources
 import pytest
 
 from analysis.manuscript import references
-from analysis.manuscript.references import PRIVATE, RULES, UNKNOWN, bibliography, entries, licences, sharing, used
+from analysis.manuscript.references import PRIVATE, RULES, UNKNOWN, bibliography, entries, licences, sharing, uses_of
 from harness.study.methods import METHODS
 from tasks.registry import Registry
 from tests.support.studies.manuscript_study import TASKS, small_subject
@@ -18,9 +16,8 @@ OURS = entries(resources.files("analysis.manuscript").joinpath("references.bib")
 FIELD = re.compile(r"^\s*([a-zA-Z]+)\s*=\s*\{", re.M)
 
 
-def test_the_published_tables_cite_every_data_set_and_method(command):
-    code, out, _ = command("study", "cite", "published", "--out", "-")
-    assert code == 0
+def test_the_published_tables_cite_every_data_set_and_method_as_text_files_and_json(printed, tmp_path):
+    out = printed("study", "cite", "published", "--out", "-")
     for key in ("zhou-jurgens-2020-condolence", "liu-etal-2019-roberta", "pfeiffer-etal-2020-mad", "drucker-etal"):
         assert f"{{{key}" in out
     found = entries(out.split("# Licences")[0])
@@ -29,17 +26,10 @@ def test_the_published_tables_cite_every_data_set_and_method(command):
     for name in ("condolence", "conv", "empdial", "empdial_ei", "empqt", "epitome", "empathy_hope", "mi", "news"):
         assert set(entries(datasets[name].citation)) <= set(found), name
         assert datasets[name].title in out
-
-
-def test_both_files_are_written_and_named(command, tmp_path):
-    code, out, _ = command("study", "cite", "published", "--out", tmp_path)
-    assert code == 0
+    out = printed("study", "cite", "published", "--out", tmp_path)
     assert out.split() == [str(tmp_path / "references.bib"), str(tmp_path / "licences.md")]
     assert "CC-BY-NC-SA-3.0" in (tmp_path / "licences.md").read_text()
-
-
-def test_json_names_what_each_entry_is_for(command):
-    _, out, _ = command("study", "cite", "published", "--json")
+    out = printed("study", "cite", "published", "--json")
     told = json.loads(out)
     assert {"kind": "backbone", "name": "roberta-base", "keys": ["liu-etal-2019-roberta"]} in told["used"]
     assert told["licences"][0]["data_set"] == "Condolence and empathy"
@@ -50,15 +40,12 @@ def small(tmp_path_factory):
     return small_subject(tmp_path_factory.mktemp("cited"), TASKS[2:])
 
 
-def test_what_has_no_entry_is_named(small):
-    text = bibliography(used(small))
+def test_what_has_no_entry_is_named_and_private_data_are_never_to_be_shared(small):
+    text = bibliography(uses_of(small))
     assert "% no entry is known for: data set mine" in text
     assert "holm-1979-simple" in text
     assert "akiba" not in text
     assert text.count("@inproceedings{reimers-gurevych-2019-sentence,") == 0
-
-
-def test_private_data_are_never_to_be_shared(small):
     rows = {one.data_set: one for one in licences(small)}
     assert rows["mine"].may_be_shared == PRIVATE
     assert rows["News stories"].may_be_shared.startswith("unstated for the shared task: nothing is granted")
@@ -79,12 +66,7 @@ def test_a_licence_says_what_may_be_shared_and_an_unknown_one_is_to_be_read(lice
     assert sharing(licence).endswith(said)
 
 
-def test_every_licence_of_the_registry_is_understood_or_private():
-    for task in Registry.load().tasks.values():
-        assert task.dataset.private or sharing(task.dataset.licence) != UNKNOWN, task.id
-
-
-def test_every_entry_is_complete_and_used_by_something():
+def test_every_entry_is_complete_and_used_and_every_method_and_licence_has_its_own():
     rules = [references.GAINS, references.RATINGS, references.EXPLAINED, references.SIMILARITIES, references.METHODS]
     rules += [references.MERGES]
     named = {key for rule in [*rules, references.BACKBONES] for keys in rule.values() for key in keys}
@@ -94,7 +76,6 @@ def test_every_entry_is_complete_and_used_by_something():
     for key, entry in OURS.items():
         assert {"title", "author", "year"} <= set(FIELD.findall(entry)), key
         assert entry.count("{") == entry.count("}"), key
-
-
-def test_every_adapter_method_has_its_paper():
     assert set(references.METHODS) == set(METHODS)
+    for task in Registry.load().tasks.values():
+        assert task.dataset.private or sharing(task.dataset.licence) != UNKNOWN, task.id

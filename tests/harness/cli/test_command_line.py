@@ -1,7 +1,5 @@
 """The console command as people use it: output, exit codes, one line for every mistake."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -48,30 +46,29 @@ def test_a_second_run_trains_nothing_and_never_loads_torch(finished):
     assert (len(report["done"]), len(report["stored"])) == (0, 16)
 
 
-def test_status_counts_what_is_stored_and_what_is_left(finished, command):
-    code, out, _ = command("status", "tiny", "--store", finished, "--json")
-    assert code == 0
+def test_status_counts_what_is_stored_and_what_is_left(finished, printed):
+    out = printed("status", "tiny", "--store", finished, "--json")
     counts = {"study": "tiny", "cells": 16, "done": 16, "left": 0, "left by target": "-"}
     told = counts | {"done by role": "baseline 4/4, transfer 12/12"}
     assert json.loads(out).items() >= told.items()
-    _, out, _ = command("status", "--store", finished, "--json")
+    out = printed("status", "--store", finished, "--json")
     assert json.loads(out) == [told]
 
 
-def test_plan_counts_controls_apart(tmp_path, command):
+def test_plan_counts_controls_apart(tmp_path, printed):
     options = ["--store", tmp_path, "--set", 'controls=["random", "self"]', "--set", "baseline_seeds=[1]"]
-    _, out, _ = command("plan", "tiny", *options, "--json")
+    out = printed("plan", "tiny", *options, "--json")
     plan = json.loads(out)
     assert plan["roles"] == {"baseline": 4, "self-intermediate": 4, "transfer": 12, "random": 4, "self": 4}
     counts = {"baselines": 1, "transfers": 3, "controls": 2, "their intermediates": 1}
     assert all(row | counts == row and "references" not in row for row in plan["columns"])
-    _, out, _ = command("plan", "tiny", *options)
+    out = printed("plan", "tiny", *options)
     assert "baseline 4, self-intermediate 4, transfer 12, random 4, self 4" in out
 
 
-def test_seeds_are_named_in_short_and_a_further_seed_has_its_price(tmp_path, command, capsys):
+def test_seeds_are_named_in_short_and_a_further_seed_has_its_price(tmp_path, command, printed, capsys):
     def planned(*options):
-        return json.loads(command("plan", "tiny", "--store", tmp_path, *options, "--json")[1])
+        return json.loads(printed("plan", "tiny", "--store", tmp_path, *options, "--json"))
 
     single, several = planned("--seeds", "1"), planned("--seeds", "1,2", "--seed", "5")
     assert (single["cells"], several["cells"]) == (16, 48)
@@ -81,7 +78,7 @@ def test_seeds_are_named_in_short_and_a_further_seed_has_its_price(tmp_path, com
     assert further["record_bytes"] == pytest.approx(costs["record_bytes"] / 3, rel=0.01)
     for device in costs["hours"]:
         assert further["hours"][device["device"]] == pytest.approx(device["expected"] / 3)
-    assert "a further seed: 16 cells, " in command("plan", "tiny", "--store", tmp_path)[1]
+    assert "a further seed: 16 cells, " in printed("plan", "tiny", "--store", tmp_path)
     three = ("--set", "seeds=[1, 2, 3]", "--set", 'controls=["self"]')
     assert planned(*three, "--seeds", "1")["roles"]["self-intermediate"] == 4
     assert planned(*three, "--seeds", "3,4")["roles"].get("self-intermediate") is None  # a circle of their own
@@ -90,7 +87,7 @@ def test_seeds_are_named_in_short_and_a_further_seed_has_its_price(tmp_path, com
     assert "'1-3' is no seed, nor several as 1,2,3" in capsys.readouterr().err
 
 
-def test_report_and_figures_need_the_store_alone(finished, command, tmp_path, monkeypatch):
+def test_report_and_figures_need_the_store_alone(finished, printed, tmp_path, monkeypatch):
     done = console("report", "tiny", "--store", finished, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
@@ -99,22 +96,23 @@ def test_report_and_figures_need_the_store_alone(finished, command, tmp_path, mo
         n for n in names if n.startswith("heatmap") and n.endswith(".svg")
     }
     monkeypatch.chdir(tmp_path)
-    code, out, err = command("figures", "tiny", "--store", finished, "--out", tmp_path / "figures")
-    assert code == 0, err
+    out = printed("figures", "tiny", "--store", finished, "--out", tmp_path / "figures")
     assert all(Path(tmp_path / line).is_file() for line in out.splitlines())
     assert len(out.splitlines()) >= 4
 
 
-def test_study_show_prints_which_layer_won(command):
-    _, out, _ = command("study", "show", "demo", "--set", "task.epitome_er.epochs=9", "--json")
+def test_study_show_prints_which_layer_won(printed):
+    out = printed("study", "show", "demo", "--set", "task.epitome_er.epochs=9", "--json")
     rows = {row["task"]: row for row in json.loads(out)["tasks"]}
     assert rows["epitome_er"]["epochs"] == {"value": 9, "from": "study.task"}
     assert rows["empdial_ei"]["epochs"]["from"] == "study"
     assert rows["empdial_ei"]["clip"]["from"] == "default"
 
 
-def test_tasks_list_filters_and_shows_what_is_missing(command, data, tmp_path):
-    _, out, _ = command("tasks", "list", "--data", data, "--theme", "abstract", "--json")
+def test_tasks_list_filters_and_shows_what_is_missing_and_tasks_show_has_ratings_rows_and_balance(
+    command, printed, data, tmp_path
+):
+    out = printed("tasks", "list", "--data", data, "--theme", "abstract", "--json")
     rows = {row["task"]: row["data"] for row in json.loads(out)}
     assert rows["epitome_er"] == "here"
     assert rows["condolence"] == "data missing"
@@ -125,10 +123,7 @@ def test_tasks_list_filters_and_shows_what_is_missing(command, data, tmp_path):
     of_task = {row["task"]: row for row in json.loads(long[1])}
     assert (of_task["condolence"]["words"], of_task["epitome_er"]["rows"]) == ("-", 300)
     assert float(of_task["epitome_er"]["words"]) > float(of_task["epitome_er"]["majority"]) > 0
-
-
-def test_tasks_show_prints_ratings_rows_and_balance(command, data):
-    _, out, _ = command("tasks", "show", "epitome_er", "--data", data, "--json")
+    out = printed("tasks", "show", "epitome_er", "--data", data, "--json")
     shown = json.loads(out)
     assert len(shown["ratings"]) == 6
     assert sum(shown["rows"][part] for part in ("train", "validation", "test")) == sum(
@@ -136,10 +131,9 @@ def test_tasks_show_prints_ratings_rows_and_balance(command, data):
     )
 
 
-def test_a_place_that_cannot_be_written_to_is_one_line(command, tmp_path):
+def test_a_place_that_cannot_be_written_to_is_one_line(refused, tmp_path):
     (tmp_path / "file").write_text("mine")
-    code, _, err = command("study", "compare", "published", "published", "--out", tmp_path / "file" / "out")
-    assert code == 2
+    err = refused("study", "compare", "published", "published", "--out", tmp_path / "file" / "out")
     place = tmp_path / "file" / "out" / "tables" / "compared_scores.csv"
     assert err == f"empathy-transfer: {place}: cannot be written (Not a directory); mend this, or give another --out\n"
     assert (tmp_path / "file").read_text() == "mine"
@@ -160,13 +154,9 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), USAGE)
-def test_bad_input_is_one_line_and_exit_code_2(command, tmp_path, monkeypatch, arguments, message):
+def test_bad_input_is_one_line_and_exit_code_2(refused, tmp_path, monkeypatch, arguments, message):
     monkeypatch.setenv("EMPATHY_STORE", str(tmp_path / "runs"))
-    code, out, err = command(*arguments)
-    assert code == 2
-    assert message in err
-    assert err.count("\n") == 1
-    assert out == ""
+    assert message in refused(*arguments)
 
 
 FILE = "emotional-reactions-reddit.csv"
@@ -178,40 +168,33 @@ ROWS = {
 
 
 @pytest.mark.parametrize(("message", "change"), ROWS.items())
-def test_bad_rows_name_file_and_reason(command, tmp_path, change, message):
+def test_bad_rows_name_file_and_reason(refused, tmp_path, change, message):
     synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
     path = tmp_path / "epitome/raw/dataset" / FILE
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     study = tmp_path / "one.toml"
     study.write_text('tasks = ["epitome_er"]\nbackbone = "random-tiny"\nmax_tokens = 64\n', encoding="utf-8")
-    code, _, err = command("run", study, "--data", tmp_path, "--store", tmp_path / "runs")
-    assert code == 2
-    assert message in err
-    assert err.count("\n") == 1
+    assert message in refused("run", study, "--data", tmp_path, "--store", tmp_path / "runs")
 
 
-def test_a_corrupted_record_names_the_file(finished, command, tmp_path):
+def test_a_corrupted_record_names_the_file(finished, refused, tmp_path):
     store = tmp_path / "runs"
     shutil.copytree(finished, store)
     victim = sorted(store.glob("objects/*/test.parquet"))[0]
     victim.write_bytes(victim.read_bytes()[:-7])
-    code, _, err = command("report", "tiny", "--store", store, "--out", tmp_path / "out")
-    assert code == 2
-    assert str(victim) in err
-    assert err.count("\n") == 1
+    assert str(victim) in refused("report", "tiny", "--store", store, "--out", tmp_path / "out")
 
 
-def test_nobody_elses_tasks_or_analysis_are_picked_up(tmp_path):
+def test_nobody_elses_modules_are_picked_up_and_one_that_hides_ours_is_refused(tmp_path):
     for name in ("tasks.py", "analysis.py", "harness.py"):
         (tmp_path / name).write_text("raise SystemExit('the wrong file was imported')\n", encoding="utf-8")
     done = console("tasks", "list", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == console("tasks", "list", cwd=ROOT).stdout
-
-
-def test_a_package_of_ours_hidden_by_python_path_is_refused_with_its_name(tmp_path):
-    (tmp_path / "analysis.py").write_text("", encoding="utf-8")
-    done = console("tasks", "list", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    hiding = tmp_path / "hiding" / "analysis.py"
+    hiding.parent.mkdir()
+    hiding.write_text("", encoding="utf-8")
+    done = console("tasks", "list", cwd=tmp_path, PYTHONPATH=str(hiding.parent))
     assert done.returncode == 2
-    assert str(tmp_path / "analysis.py") in done.stderr
+    assert str(hiding) in done.stderr
     assert done.stderr.count("\n") == 1

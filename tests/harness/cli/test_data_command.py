@@ -1,7 +1,5 @@
 """``data status`` and ``data fetch``: what people see of files that are here, missing, wrong or on request."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 
@@ -45,30 +43,28 @@ def upstream(monkeypatch):
     return answers
 
 
-def status(command, registry, data, name):
-    code, out, _ = command("data", "status", name, "--registry", registry, "--data", data, "--json")
-    assert code == 0
+def status(printed, registry, data, name):
+    out = printed("data", "status", name, "--registry", registry, "--data", data, "--json")
     return json.loads(out)[0]
 
 
-def test_a_file_is_missing_then_fetched_then_verified(command, registry, upstream, tmp_path):
+def test_a_file_is_missing_then_fetched_then_verified(printed, registry, upstream, tmp_path):
     data = tmp_path / "data"
-    before = status(command, registry, data, "kindness")
+    before = status(printed, registry, data, "kindness")
     assert (before["files"], before["is_here"], before["is_fetchable"]) == ({"k/k.csv": "missing"}, False, True)
-    code, out, _ = command("data", "fetch", "kindness", "--registry", registry, "--data", data)
-    assert code == 0
+    out = printed("data", "fetch", "kindness", "--registry", registry, "--data", data)
     assert "licence: CC0-1.0" in out
     assert "k/k.csv: fetched, verified" in out
-    after = status(command, registry, data, "kindness")
+    after = status(printed, registry, data, "kindness")
     assert (after["files"], after["is_here"]) == ({"k/k.csv": "verified"}, True)
 
 
-def test_a_changed_file_is_reported_and_never_replaced(command, registry, upstream, tmp_path):
+def test_a_changed_file_is_reported_and_never_replaced(command, printed, registry, upstream, tmp_path):
     data = tmp_path / "data"
     (data / "k").mkdir(parents=True)
     (data / "k" / "k.csv").write_bytes(b"mine")
-    assert status(command, registry, data, "kindness")["files"] == {"k/k.csv": "differs"}
-    _, out, _ = command("data", "status", "kindness", "--registry", registry, "--data", data)
+    assert status(printed, registry, data, "kindness")["files"] == {"k/k.csv": "differs"}
+    out = printed("data", "status", "kindness", "--registry", registry, "--data", data)
     assert "k/k.csv is not the file" in out
     code, out, _ = command("data", "fetch", "kindness", "--registry", registry, "--data", data)
     assert code == 1
@@ -76,11 +72,13 @@ def test_a_changed_file_is_reported_and_never_replaced(command, registry, upstre
     assert (data / "k" / "k.csv").read_bytes() == b"mine"
 
 
-def test_what_is_on_request_only_says_whom_to_ask(command, registry, upstream, tmp_path):
-    code, out, _ = command("data", "fetch", "secret", "--registry", registry, "--data", tmp_path / "data")
-    assert code == 0
+def test_what_is_on_request_says_whom_to_ask_and_an_unknown_name_gets_the_nearest(
+    printed, refused, registry, upstream, tmp_path
+):
+    out = printed("data", "fetch", "secret", "--registry", registry, "--data", tmp_path / "data")
     assert out == "secret: cannot be fetched: ask the keepers of the secret\n"
     assert not (tmp_path / "data").exists()
+    assert "did you mean 'kindness'" in refused("data", "fetch", "kindnes", "--registry", registry, "--data", tmp_path)
 
 
 def test_a_failure_stops_no_other_data_set(command, registry, upstream, tmp_path):
@@ -91,19 +89,10 @@ def test_a_failure_stops_no_other_data_set(command, registry, upstream, tmp_path
     assert (data / "k" / "k.csv").read_bytes() == CONTENT
 
 
-def test_an_unknown_name_is_refused_with_the_nearest(command, registry, tmp_path):
-    code, _, err = command("data", "fetch", "kindnes", "--registry", registry, "--data", tmp_path)
-    assert code == 2
-    assert "did you mean 'kindness'" in err
-
-
-def test_status_tells_synthetic_files_from_upstreams(command, data):
-    _, out, _ = command("data", "status", "epitome_er", "--data", data, "--json")
+def test_synthetic_files_differ_from_upstreams_and_anothers_files_can_be_fetched(printed, data, tmp_path):
+    out = printed("data", "status", "epitome_er", "--data", data, "--json")
     assert set(json.loads(out)[0]["files"].values()) == {"differs"}
-
-
-def test_a_task_that_reads_anothers_files_can_fetch_them(command, tmp_path):
-    _, out, _ = command("data", "status", "empdial", "--data", tmp_path, "--json")
+    out = printed("data", "status", "empdial", "--data", tmp_path, "--json")
     assert json.loads(out)[0]["is_fetchable"]
 
 

@@ -1,7 +1,5 @@
 """``explain``: test rows by tokens and by vectors; on the terminal, a page, a figure, and not stored."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 
@@ -10,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from harness.cli.probe import HOLDS_TEXTS, heading, html_of, pieces_of, strongest
+from harness.cli.systems import HOLDS_TEXTS, heading, html_of, pieces_of, strongest
 from harness.scoring.explained import ExplainedRow
 from harness.scoring.system_scorer import SystemScorer
 from harness.systems.attributions import Attribution, vector_of
@@ -82,7 +80,7 @@ def test_a_page_holds_every_text_whole_and_says_so(study, command, tmp_path):
     assert set(shown) <= texts
 
 
-def test_a_text_is_coloured_by_its_tokens_and_its_markup_is_text():
+def test_a_text_is_coloured_by_its_tokens_its_markup_is_text_and_what_does_not_add_up_is_said():
     row = row_of()
     assert [(piece.text, piece.share) for piece in pieces_of(row)] == [("too", 0.5), (" ", 0.0), ("<b>bad</b>", -1.0)]
     page = html_of("a & b", [row])
@@ -91,6 +89,8 @@ def test_a_text_is_coloured_by_its_tokens_and_its_markup_is_text():
     assert "a &amp; b" in page
     assert strongest(row) == "for: too +0.50; against: <b>bad</b> -1.00"
     assert [piece.text for piece in pieces_of(row_of(contributions=(0.0,) * 4))] == ["too", " ", "<b>bad</b>"]
+    assert "do not rely" not in heading(row_of())
+    assert heading(row_of(whole=2.0)).endswith("tokens add up to -0.50, 200 % off the difference: do not rely on them")
 
 
 def test_tokens_that_share_a_letter_are_one_part_with_their_sum():
@@ -98,11 +98,6 @@ def test_tokens_that_share_a_letter_are_one_part_with_their_sum():
     row = ExplainedRow("7", "\u00e4rgh", "none", "seek", False, own)
     assert [(piece.text, piece.share) for piece in pieces_of(row)] == [("\u00e4", 0.25), ("rgh", -1.0)]
     assert strongest(row) == "for: \u00e4 +0.50; against: rgh -2.00"
-
-
-def test_a_row_says_when_its_contributions_do_not_add_up():
-    assert "do not rely" not in heading(row_of())
-    assert heading(row_of(whole=2.0)).endswith("tokens add up to -0.50, 200 % off the difference: do not rely on them")
 
 
 @pytest.mark.parametrize(
@@ -129,11 +124,9 @@ def test_what_cannot_be_explained_is_refused_in_one_line(study, command, words, 
     assert said in err
 
 
-def test_without_its_extra_the_line_says_what_to_install(study, command, monkeypatch):
+def test_without_its_extra_the_line_says_what_to_install(study, refused, monkeypatch):
     monkeypatch.setattr("harness.scoring.explained.find_spec", lambda name: None)
-    code, _, err = command(*explaining(study, "alone"))
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "pip install 'empathy-transfer[explain]'" in err
+    assert "pip install 'empathy-transfer[explain]'" in refused(*explaining(study, "alone"))
 
 
 @pytest.mark.parametrize("system", NETWORKS)

@@ -1,7 +1,5 @@
 """``insights`` as it is typed: its tables, its figures, and one line for what it cannot use."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -40,7 +38,7 @@ def typed(files, command):
     return lambda *words: command(*base, "--out", files / "out", *words)
 
 
-def test_every_part_that_has_its_column_is_printed_drawn_and_written(files, typed):
+def test_every_part_that_has_its_column_is_printed_drawn_and_written_and_programs_read_it(files, typed):
     code, printed, _ = typed("--time", "written", "--group", "kind", "--outcome", "likes")
     assert code == 0
     assert "replies.scores.csv: 600 texts by 20 authors" in printed
@@ -54,9 +52,6 @@ def test_every_part_that_has_its_column_is_printed_drawn_and_written(files, type
     assert rows.outcome.to_dict() == pytest.approx(likes.to_dict())
     for path in (files / "out").iterdir():
         assert SECRET.encode() not in path.read_bytes()
-
-
-def test_programs_read_the_same_rows(typed):
     printed = json.loads(typed("--group", "kind", "--json")[1])
     assert (printed["texts"], printed["authors"]) == (600, 20)
     assert {row["group"] for row in printed["by-group"]} == {"peer", "moderator"}
@@ -94,6 +89,7 @@ def test_what_cannot_be_used_is_one_line(files, typed, words, line):
     assert not (files / "out").exists()
 
 
-def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path, command):
-    code, _, err = command("texts", "insights", tmp_path / "no.csv", "--author", "user", "--group", "kind")
-    assert (code, "write it with: empathy-transfer texts score STUDY FILE" in err) == (2, True)
+def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path, refused):
+    assert "write it with: empathy-transfer texts score STUDY FILE" in refused(
+        "texts", "insights", tmp_path / "no.csv", "--author", "user", "--group", "kind"
+    )

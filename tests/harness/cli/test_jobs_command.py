@@ -1,7 +1,5 @@
 """``run --cancel`` ends what is ours and nothing else; ``run --failed`` trains what failed and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -175,12 +173,11 @@ WHOSE = {"job_name": "empathy-toy", "user": os.getuid(), "cluster": "here", "sub
 
 @pytest.mark.parametrize("row", [{"name": "render"}, {"user": 1, "owner": "alice"}])
 def test_a_foreign_job_with_the_number_of_a_stale_note_is_not_cancelled_and_status_says_whose_it_is(
-    cancel, toy, tmp_path, slurm, capsys, row
+    cancel, toy, tmp_path, slurm, printed, row
 ):
     put_commands(tmp_path / "bin", [queue_row("4711", **row)])
     note(toy, ("one", None), engine="slurm", job="4711", host="oldnode", written=1000.0, **WHOSE)
-    assert main(["status", "toy", "--store", str(toy.root)]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "4711" in line]
+    (line,) = [line for line in printed("status", "toy", "--store", toy.root).splitlines() if "4711" in line]
     assert "job 4711 is over" in line
     assert ("its number is now that of another job, render of me" in line) == ("name" in row)
     code, text = cancel()
@@ -190,11 +187,10 @@ def test_a_foreign_job_with_the_number_of_a_stale_note_is_not_cancelled_and_stat
     assert text[0].startswith("job 4711 was over; its number") or "name" not in row
 
 
-def test_a_job_of_another_cluster_is_left_alone_and_cancel_says_where_to_go(cancel, toy, tmp_path, slurm, capsys):
+def test_a_job_of_another_cluster_is_left_alone_and_cancel_says_where_to_go(cancel, toy, tmp_path, slurm, printed):
     put_commands(tmp_path / "bin", [queue_row("7", submitted=1000)], cluster="there")
     note(toy, ("one", None), engine="slurm", job="7", host="node1", **WHOSE)
-    assert main(["status", "toy", "--store", str(toy.root)]) == 0
-    assert "job 7 of cluster here on node1" in capsys.readouterr().out
+    assert "job 7 of cluster here on node1" in printed("status", "toy", "--store", toy.root)
     code, text = cancel()
     assert (code, text) == (1, ["one goes on, job 7 of cluster here on node1: where its cluster answers: scancel 7"])
     assert not slurm.exists()
@@ -210,9 +206,8 @@ def test_where_slurm_does_not_say_whose_a_job_is_nothing_is_cancelled(cancel, to
     assert notes.progress(toy)
 
 
-def test_cancel_of_a_study_that_the_store_does_not_know_is_refused(toy, capsys):
-    assert main(["run", "tiny", "--cancel", "--store", str(toy.root)]) == 2
-    assert "has no run of study 'tiny'" in capsys.readouterr().err
+def test_cancel_of_a_study_that_the_store_does_not_know_is_refused(toy, refused):
+    assert "has no run of study 'tiny'" in refused("run", "tiny", "--cancel", "--store", toy.root)
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +227,7 @@ def lost(store, cells):
 
 
 @pytest.mark.slow
-def test_retry_trains_what_failed_and_what_stands_on_it_and_no_more(small, tmp_path, capsys):
+def test_retry_trains_what_failed_and_what_stands_on_it_and_no_more(small, tmp_path, capsys, printed):
     shutil.copytree(small, tmp_path / "runs")
     store = Store(tmp_path / "runs")
     failed, above, waiting = ("epitome_er", None), ("news_emotion", "epitome_er"), ("epitome_er", "news_emotion")
@@ -240,22 +235,21 @@ def test_retry_trains_what_failed_and_what_stands_on_it_and_no_more(small, tmp_p
     why = notes.Failure(key=keys[failed], study="tiny", label="epitome_er", reason="it broke")
     notes.write(store, keys[failed], why)
     capsys.readouterr()
-    assert main(["run", "tiny", "--failed", "--store", str(store.root), "--json", *SMALL]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(printed("run", "tiny", "--failed", "--store", store.root, "--json", *SMALL))
     assert (sorted(report["done"]), report["stored"]) == (sorted([keys[failed], keys[above]]), [])
     assert keys[waiting] not in store
     assert not notes.failures(store)
-    assert main(["run", "tiny", "--failed", "--store", str(store.root), *SMALL]) == 0
-    assert capsys.readouterr().out == "no cell of study 'tiny' has failed since it was last tried\n"
+    again = printed("run", "tiny", "--failed", "--store", store.root, *SMALL)
+    assert again == "no cell of study 'tiny' has failed since it was last tried\n"
 
 
 @pytest.mark.slow
-def test_a_failed_transfer_is_tried_again_with_the_intermediate_it_needs(small, tmp_path, capsys):
+def test_a_failed_transfer_is_tried_again_with_the_intermediate_it_needs(small, tmp_path, capsys, printed):
     shutil.copytree(small, tmp_path / "runs")
     store = Store(tmp_path / "runs")
     failed, below = ("epitome_er", "news_emotion"), ("news_emotion", None)
     keys = lost(store, [failed, below])
     notes.write(store, keys[failed], notes.Failure(key=keys[failed], study="tiny", label="x", reason="it broke"))
     capsys.readouterr()
-    assert main(["run", "tiny", "--failed", "--store", str(store.root), "--json", *SMALL]) == 0
-    assert sorted(json.loads(capsys.readouterr().out)["done"]) == sorted([keys[failed], keys[below]])
+    report = json.loads(printed("run", "tiny", "--failed", "--store", store.root, "--json", *SMALL))
+    assert sorted(report["done"]) == sorted([keys[failed], keys[below]])

@@ -1,7 +1,5 @@
 """``logs``: all that a store knows of one cell, and never a file outside it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -91,20 +89,17 @@ def test_epochs_of_folds_are_told_apart(logs, toy):
     assert told["history"] == [{"fold": 1, "epoch": 1}, {"fold": 2, "epoch": 1}, {"fold": 2, "epoch": 2}]
 
 
-def test_a_running_cell_tells_where_it_is(logs, toy):
+def test_a_cell_that_waits_in_vain_says_for_what_and_a_running_one_where_it_is(logs, toy):
+    failed(toy, ("two", None))
+    told = json.loads(logs("two->one", "--json")[1])
+    assert (told["state"], told["why"]) == ("not run", "its intermediate failed: ('two', None): it broke")
     note(toy, PAIR, ("one", None), label="two -> one and 1 more lanes", epoch=3, host="node7", pid=11)
     told = json.loads(logs("two->one", "--json")[1])
     assert (told["state"], told["pack"], told["epoch"]) == ("running", "two -> one and 1 more lanes", 3)
     assert told["place"] == "process 11 on node7"
 
 
-def test_a_cell_that_waits_in_vain_says_for_what(logs, toy):
-    failed(toy, ("two", None))
-    told = json.loads(logs("two->one", "--json")[1])
-    assert (told["state"], told["why"]) == ("not run", "its intermediate failed: ('two', None): it broke")
-
-
-def test_several_cells_are_listed_with_their_keys(logs, toy):
+def test_cells_that_several_or_none_fit_are_refused_with_keys_or_the_nearest_name(logs, toy):
     other = [{**row, "seed": 2, "key": row["key"][::-1]} for row in MANIFEST["cells"]]
     toy.write_manifest("more", {"cells": [*MANIFEST["cells"], *other]})
     code, _, err = logs("two->one")
@@ -113,15 +108,12 @@ def test_several_cells_are_listed_with_their_keys(logs, toy):
     assert f"{KEYS[PAIR][:12]} two -> one, seed 1, full (more)" in err
     assert json.loads(logs("two->one", "--seed", "2", "--json")[1])["key"] == KEYS[PAIR][::-1]
     assert json.loads(logs("two->one", "--json", study=["toy"])[1])["key"] == KEYS[PAIR]
-
-
-def test_a_cell_that_is_not_there_is_refused_with_the_nearest_name(logs):
     code, _, err = logs("onee")
     assert code == 2
     assert "has no cell 'onee'; did you mean 'one'" in err
 
 
-def test_no_file_outside_the_store_is_shown(store, tmp_path):
+def test_no_file_outside_the_store_is_shown_and_no_log_commands_the_terminal(store, tmp_path):
     (tmp_path / "secret").write_text("secret")
     store.root.mkdir()
     (store.root / "link").symlink_to(tmp_path / "secret")
@@ -130,9 +122,5 @@ def test_no_file_outside_the_store_is_shown(store, tmp_path):
     assert log_end(store.root, "gone") == ["(cannot be read: No such file or directory)"]
     assert log_end(store.root, ".") == ["(cannot be read: Is a directory)"]
     assert "null" in log_end(store.root, "a\0b")[0]
-
-
-def test_a_log_cannot_command_the_terminal(store):
-    store.root.mkdir()
     (store.root / "log").write_bytes(b"plain\n\x1b[2Jwiped \xff\ttab\n")
     assert log_end(store.root, "log") == ["plain", "?[2Jwiped \ufffd tab"]

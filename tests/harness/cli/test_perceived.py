@@ -1,7 +1,5 @@
 """``perceived`` as it is typed: tables, ESConv's JSON, studies and scored files, and one line for what is wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``power``: the page and frames on what a study could have seen."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -39,6 +37,5 @@ def test_a_small_study_is_told_what_seeds_would_show_and_why_nothing_is_simulate
     assert not (tmp_path / "out" / "tables" / "detection.csv").exists()
 
 
-def test_no_grids_are_refused(command):
-    code, _, err = command("study", "power", "published", "--grids", "0")
-    assert (code, "--grids 0" in err) == (2, True)
+def test_no_grids_are_refused(refused):
+    assert "--grids 0" in refused("study", "power", "published", "--grids", "0")

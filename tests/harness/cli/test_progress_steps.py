@@ -1,10 +1,12 @@
 """What a long computation shows: stages where nobody watches a terminal, a bar where somebody does, or nothing."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from harness.cli.terminal import ProgressBar, Steps
+from harness.cli import terminal
+from harness.cli.terminal import Bars, ProgressBar, Steps
 from harness.run.grid import GridReport, Outcome
 from tests.support.studies.small_study import small_study, steps_of
 
@@ -13,15 +15,22 @@ from tests.support.studies.small_study import small_study, steps_of
 def test_stages_are_lines_without_a_terminal(capsys, quiet, shown):
     with Steps(quiet=quiet) as steps:
         for done, what in ((1, "first"), (2, "first"), (3, "second")):
-            steps.show(done, 3, what)
+            steps.step(done, 3, what)
     assert capsys.readouterr().err == shown
 
 
-def test_a_terminal_gets_a_bar(capsys, monkeypatch):
+def test_a_terminal_gets_a_bar_with_the_time_that_is_left(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with Steps(quiet=False) as steps:
-        steps.show(2, 3, "second")
+        steps.step(2, 3, "second")
     assert "2 of 3: second" in capsys.readouterr().err
+    now = [0.0]
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Bars(quiet=False) as bars:
+        bars.show("cells", 4, 10, free=4)
+        now[0] = 12.0  # seconds that three cells took, and four were stored before
+        bars.show("cells", 7, 10, free=4)
+    assert bars.bar.tasks[0].fields["left"] == "0:00:12 left"
 
 
 def test_a_line_names_the_cell_that_has_ended_not_the_one_that_is_trained(capsys, tmp_path):

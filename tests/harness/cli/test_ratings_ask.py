@@ -1,7 +1,5 @@
 """``ratings ask`` and ``analyze --model-ratings``: files, agreement, faults, kills, refusals, and what stays secret."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -126,10 +124,9 @@ def test_a_copy_of_the_only_person_gives_the_same_analysis_three_times(command, 
     assert parts[0].count("\n") == 4
 
 
-def test_what_is_printed_names_file_rater_agreement_gaps_and_the_next_step(command, server):
+def test_what_is_printed_names_file_rater_agreement_gaps_and_the_next_step(printed, server):
     server.rule = lambda prompt: "no idea" if asked_of(prompt) == ("epitome_er", "link") else copying("B")(prompt)
-    code, out, _ = command(*ask(server, *PRICED))
-    assert code == 0
+    out = printed(*ask(server, *PRICED))
     lines = out.splitlines()
     assert lines[0] == "results/muddy-waters/ratings-fake-model.csv"
     assert re.match(
@@ -142,19 +139,25 @@ def test_what_is_printed_names_file_rater_agreement_gaps_and_the_next_step(comma
     assert lines[-1].endswith("analyze muddy-waters --model-ratings results/muddy-waters/ratings-fake-model.csv")
 
 
-def test_without_a_study_every_task_of_the_registry_is_rated(command, server, tmp_path):
+def test_without_a_study_every_task_of_the_registry_is_rated_once_others_ratings_are_read(
+    printed, refused, server, tmp_path
+):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "diaries.toml").write_text(ENTRY)
     private = [task.id for task in Registry.load().tasks.values() if task.dataset.private]
     allow = [word for name in private for word in ("--allow", name)]
     words = ["tasks", "ask", "--registry", "own", *allow, "--model", MODEL, "--url", server.url]
-    assert command(*words)[0] == 0
+    (tmp_path / "own" / "ratings.csv").write_text("task,construct,rater,value\ndiaries,link,A,nine\n")
+    assert f"{Path('own', 'ratings.csv')}" in refused(*words)
+    assert server.prompts == []
+    (tmp_path / "own" / "ratings.csv").unlink()
+    printed(*words)
     (file,) = (tmp_path / "results" / "registry").glob("ratings-*.csv")
     rated = {rating.task for rating in ratings_in([file])}
     assert rated == {*Registry.load().tasks, "diaries"}
 
 
-def test_a_dry_run_says_what_would_leave_for_whom_and_at_what_price_and_asks_nothing(command, server):
+def test_a_dry_run_says_what_would_leave_for_whom_and_at_what_price_and_asks_nothing(command, printed, server):
     words = ["tasks", "ask", "tiny", "--model", MODEL, "--repeats", "3", *PRICED, "--dry-run"]
     code, out, err = command(*words, "--url", "https://example.org/v1", "--most-cost", "2")
     assert (code, err) == (0, "")
@@ -164,19 +167,18 @@ def test_a_dry_run_says_what_would_leave_for_whom_and_at_what_price_and_asks_not
         out,
     )
     assert "no row of data" in out
-    facts = json.loads(command(*words, "--url", server.url, "--json")[1])
+    facts = json.loads(printed(*words, "--url", server.url, "--json"))
     assert (facts["stays"], facts["calls"], facts["tasks"]) == (True, 36, 4)
     assert facts["dollars"] == pytest.approx(facts["tokens"] * 0.0005 + 36 * 16 * 0.0015, rel=0.01)
     assert server.prompts == []
     assert command(*words[:-1], "--url", server.url)[0] == 0
-    assert command(*words, "--url", server.url)[1] == "nothing is sent, every answer is kept\n"
+    assert printed(*words, "--url", server.url) == "nothing is sent, every answer is kept\n"
 
 
-def test_more_repeats_ask_only_for_what_is_not_kept_and_a_changed_answer_is_not_asked_for(command, server):
+def test_more_repeats_ask_only_for_what_is_not_kept_and_a_changed_answer_is_not_asked_for(command, printed, server):
     assert command(*ask(server, "--repeats", "1", "--out", "one.csv"))[0] == 0
     server.rule = lambda prompt: "5"
-    code, out, _ = command(*ask(server, "--repeats", "2", "--out", "two.csv"))
-    assert code == 0
+    out = printed(*ask(server, "--repeats", "2", "--out", "two.csv"))
     assert "from run to run:" in out
     assert len(server.prompts) == CALLS * 2
     first, second = (
@@ -231,38 +233,32 @@ def test_killed_at_a_call_it_goes_on_and_pays_again_at_most_for_what_was_in_flig
         (["--url", "URL", "--allow", "epitome_e"], "--allow epitome_e: no such task is rated; did you mean"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line_and_writes_nothing(words, line, command, server, tmp_path):
+def test_what_cannot_be_asked_is_one_line_and_writes_nothing(words, line, refused, server, tmp_path):
     given = [word.replace("URL", server.url) for word in words]
-    code, _, err = command("tasks", "ask", "tiny", "--model", MODEL, *given)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert line in err
+    assert line in refused("tasks", "ask", "tiny", "--model", MODEL, *given)
     assert not server.answered
     assert not list(tmp_path.rglob("*.csv"))
 
 
-def test_a_private_task_is_refused_by_name(command, server):
-    code, _, err = command("tasks", "ask", "muddy-waters", "--model", MODEL, "--url", server.url)
-    assert (code, len(err.splitlines()), server.prompts) == (2, 1, [])
-    assert "what is said of condolence may not leave" in err
+def test_a_private_task_is_refused_by_name(refused, server):
+    words = ("tasks", "ask", "muddy-waters", "--model", MODEL, "--url", server.url)
+    assert "what is said of condolence may not leave" in refused(*words)
+    assert server.prompts == []
 
 
-def test_a_file_that_is_there_is_not_overwritten_and_answers_without_any_number_write_none(command, server, tmp_path):
+def test_a_file_that_is_there_is_not_overwritten_and_answers_without_any_number_write_none(refused, server, tmp_path):
     (tmp_path / "m.csv").write_text("mine\n")
-    code, _, err = command(*ask(server, "--out", "m.csv"))
-    assert (code, "m.csv exists and may hold ratings" in err, server.prompts) == (2, True, [])
+    assert "m.csv exists and may hold ratings" in refused(*ask(server, "--out", "m.csv"))
+    assert server.prompts == []
     server.rule = lambda prompt: "I cannot say"
-    code, _, err = command(*ask(server, "--out", "n.csv"))
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "no answer of 'fake-model' is a single whole number" in err
+    assert "no answer of 'fake-model' is a single whole number" in refused(*ask(server, "--out", "n.csv"))
     assert not (tmp_path / "n.csv").exists()
 
 
-def test_model_ratings_of_other_tasks_or_no_file_are_refused(command, tmp_path):
+def test_model_ratings_of_other_tasks_or_no_file_are_refused(refused, tmp_path):
     (tmp_path / "m.csv").write_text("task,construct,rater,value\nnowhere,link,M,4\n")
     for name, line in (("m.csv", "m.csv: rates no task of published"), ("n.csv", "no file of ratings n.csv")):
-        code, _, err = command("study", "analyze", "published", "--quiet", "--model-ratings", name)
-        assert (code, len(err.splitlines())) == (2, 1)
-        assert line in err
+        assert line in refused("study", "analyze", "published", "--quiet", "--model-ratings", name)
 
 
 # What is never written.
@@ -300,7 +296,7 @@ def test_no_key_is_written_anywhere_and_no_prompt_in_anything_but_the_kept_answe
             assert b"Construct:" not in content, path
 
 
-def test_a_stored_study_is_analyzed_with_ratings_that_only_a_model_gave(command, tmp_path, monkeypatch):
+def test_a_stored_study_is_analyzed_with_ratings_that_only_a_model_gave(printed, tmp_path, monkeypatch):
     """Two of its three tasks were rated by nobody else, so that people's ratings say nothing."""
     monkeypatch.setattr("analysis.sections.answers.agreements", partial(agreements, draws=99))
     tasks = ("epitome_er", "one", "two")
@@ -308,8 +304,7 @@ def test_a_stored_study_is_analyzed_with_ratings_that_only_a_model_gave(command,
     lines = [f"{task},{name},m,{2 + place}" for place, task in enumerate(tasks) for name in constructs()]
     Path("m.csv").write_text("\n".join(["task,construct,rater,value", *lines]) + "\n")
     (study,) = [path.stem for path in (tmp_path / "runs" / "studies").glob("*.json")]
-    code, out, _ = command("study", "analyze", study, "--quiet", "--model-ratings", "m.csv")
-    assert code == 0
+    out = printed("study", "analyze", study, "--quiet", "--model-ratings", "m.csv")
     assert "m and mean of people, Definition: alpha" in out
     assert "with people's ratings (1 task rated on every construct): " in out
     assert "with the model's ratings (3 tasks rated on every construct): Definition not tested; Link not tested" in out

@@ -1,7 +1,5 @@
 """Six files with oddities, from ``tasks new`` to the cells of a planned grid, or to the next step in a message."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile
@@ -112,29 +110,29 @@ def test_each_of_six_new_files_has_its_row_and_its_column_in_a_grid(mine: Path) 
     assert len(plan.splits["few"].folds) == 5
 
 
-def test_what_cannot_be_read_names_the_next_step(tmp_path: Path, command: Command) -> None:
+def test_what_cannot_be_read_names_the_next_step(tmp_path: Path, refused: Command) -> None:
     nested(tmp_path)
     common = ("--registry", tmp_path / "mine", "--data", tmp_path / "none", "--skip-training")
-    code, _, err = command("tasks", "new", tmp_path / "nested.jsonl", "--text", "post", *common)
-    assert code == 2 and "no column 'post'; did you mean 'post.body'?" in err
+    assert "no column 'post'; did you mean 'post.body'?" in refused(
+        "tasks", "new", tmp_path / "nested.jsonl", "--text", "post", *common
+    )
     (tmp_path / "sheet.xlsx").write_bytes(b"PK")
-    code, _, err = command("tasks", "new", tmp_path / "sheet.xlsx", *common)
-    assert code == 2 and "save its sheet as .csv" in err
+    assert "save its sheet as .csv" in refused("tasks", "new", tmp_path / "sheet.xlsx", *common)
     assert not list(tmp_path.glob("mine/*"))
 
 
-def test_an_error_names_the_entry_that_was_asked_for_and_nothing_is_left(tmp_path, command):
+def test_an_error_names_the_entry_that_was_asked_for_and_nothing_is_left(tmp_path, refused):
     path, registry = tmp_path / "elsewhere" / "deep" / "replies.csv", tmp_path / "own" / "my-tasks"
     path.parent.mkdir(parents=True)
     path.write_text("reply,kind\n" + "".join(f"Reply number {i} here.,{'ab'[i % 2]}\n" for i in range(30)))
     registry.parent.mkdir()
     options = ("--registry", registry, "--data", tmp_path / "none", "--skip-training")
-    code, _, error = command("tasks", "new", path, *options)
-    assert code == 2 and not list(registry.iterdir())
+    error = refused("tasks", "new", path, *options)
+    assert not list(registry.iterdir())
     assert f"{registry / 'replies.toml'}: files '" in error and ".part" not in error and error.count("\n") == 1
 
 
-def test_at_a_terminal_enter_to_every_question_writes_the_entry_that_a_pipe_gets(tmp_path, monkeypatch, command):
+def test_at_a_terminal_enter_to_every_question_writes_the_entry_that_a_pipe_gets(tmp_path, monkeypatch, printed):
     rows = [f'r{i},{("train", "dev", "test")[i % 3]},"A reply of several words ({i}).",{("warm", "cold")[i % 2]}' for i in range(90)]  # fmt: skip  # noqa: E501
     (tmp_path / "replies.csv").write_text("\n".join(["reply_id,part,reply,tone", *rows]) + "\n")
     entries = []
@@ -143,8 +141,7 @@ def test_at_a_terminal_enter_to_every_question_writes_the_entry_that_a_pipe_gets
         monkeypatch.setattr("sys.stdout.isatty", lambda is_terminal=is_terminal: is_terminal)
         monkeypatch.setattr("builtins.input", lambda question: "")
         options = ("--registry", tmp_path / name, "--data", tmp_path, "--skip-training")
-        code, out, _ = command("tasks", "new", tmp_path / "replies.csv", *options)
-        assert code == 0
+        out = printed("tasks", "new", tmp_path / "replies.csv", *options)
         entries.append((tmp_path / name / "replies.toml").read_text())
     assert entries[0] == entries[1]
     assert 'row_id = "reply_id"' in entries[0] and 'split_column = "part"' in entries[0]

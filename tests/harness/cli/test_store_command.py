@@ -1,7 +1,5 @@
 """``store ls``, ``store verify`` and ``store gc`` as people use them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -30,7 +28,7 @@ def command(capsys, store, folder):
     return command
 
 
-def test_ls_prints_a_row_for_each_study_and_sort(command):
+def test_ls_has_a_row_for_each_study_and_sort_and_verify_says_what_was_read_and_is_missing(command):
     code, out, _ = command("store", "list")
     assert code == 0
     assert [line.split()[:4] for line in out.splitlines()[:2]] == [
@@ -41,9 +39,6 @@ def test_ls_prints_a_row_for_each_study_and_sort(command):
     rows = {row["what"]: row for row in json.loads(out)}
     assert set(rows) == {"study", "records", "measures", "searches", "packs", "staging"}
     assert (rows["study"]["planned"], rows["study"]["count"], rows["records"]["count"]) == (2, 1, 0)
-
-
-def test_verify_of_a_whole_store_says_what_was_read_and_what_is_missing(command):
     code, out, _ = command("store", "verify", "--quiet")
     assert code == 0
     assert out.splitlines() == [

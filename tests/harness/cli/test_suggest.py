@@ -1,7 +1,5 @@
 """The commands ``similarities`` and ``suggest`` on a finished tiny study."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -34,20 +32,22 @@ def command(capsys, finished, tmp_path):
     return command
 
 
-def test_similarities_are_measured_once_and_their_cost_is_told(command):
+def test_similarities_are_measured_once_and_their_cost_is_told(command, printed):
     code, out, err = command("study", "similarities", "tiny", "--json")
     assert (code, err) == (0, "")
     first = json.loads(out)
     assert {one["measure"]: one["made"] + one["stored"] for one in first} == MEASURED
-    _, out, _ = command("study", "similarities", "tiny", "--json")
+    out = printed("study", "similarities", "tiny", "--json")
     again = json.loads(out)
     assert {one["measure"]: one["stored"] for one in again} == MEASURED
     assert [one["seconds"] for one in again] == pytest.approx([one["seconds"] for one in first])
-    _, out, _ = command("study", "similarities", "tiny", "--measure", "vocabulary")
+    out = printed("study", "similarities", "tiny", "--measure", "vocabulary")
     assert out.splitlines()[1].split()[:3] == ["vocabulary", "0", "12"]
 
 
-def test_intermediates_of_a_trained_task_are_ranked_with_every_heuristic(command, tmp_path):
+def test_intermediates_of_a_trained_task_are_ranked_with_every_heuristic_and_nothing_judges_that_yet(
+    command, printed, tmp_path
+):
     code, out, _ = command("study", "suggest", "tiny", "epitome_er", "--json")
     told = json.loads(out)
     assert code == 0
@@ -58,6 +58,9 @@ def test_intermediates_of_a_trained_task_are_ranked_with_every_heuristic(command
     assert told["rankings"] == []  # of three intermediates a ranking cannot be judged
     names = {path.name for path in (tmp_path / "out" / "tables").iterdir()}
     assert names == {"suggest-epitome_er.csv", "choosing.csv", "choosing-targets.csv"}
+    out = printed("study", "suggest", "tiny", "epitome_er")
+    assert out.splitlines()[0].split()[:2] == ["rank", "intermediate"]
+    assert "nothing says how right this is" in out
 
 
 def test_a_task_that_is_not_in_the_study_is_ranked_without_training_it(command):
@@ -74,25 +77,10 @@ def test_a_task_that_is_not_in_the_study_is_ranked_without_training_it(command):
     assert "logme" not in err
 
 
-def test_the_printed_advice_says_when_nothing_tells_how_right_it_is(command):
-    _, out, _ = command("study", "suggest", "tiny", "epitome_er")
-    assert out.splitlines()[0].split()[:2] == ["rank", "intermediate"]
-    assert "nothing says how right this is" in out
-
-
-def test_a_task_of_no_registry_is_refused_with_the_nearest_name(command):
-    code, _, err = command("study", "suggest", "tiny", "epitome_err")
-    assert code == 2
-    assert "epitome_er" in err
-
-
-def test_a_task_without_files_is_refused_with_the_way_to_get_them(command, tmp_path):
+def test_a_task_of_no_registry_or_without_files_is_refused_in_a_line(refused, tmp_path):
+    assert "epitome_er" in refused("study", "suggest", "tiny", "epitome_err")
     (tmp_path / "data").mkdir()
-    code, _, err = command(
-        "study", "suggest", "tiny", "condolence", "--data", str(tmp_path / "data"), "--set", 'data="files"'
-    )
-    assert code == 2
-    assert len(err.splitlines()) == 1
+    refused("study", "suggest", "tiny", "condolence", "--data", str(tmp_path / "data"), "--set", 'data="files"')
 
 
 def test_figures_9_and_10_are_drawn_once_similarities_are_measured(finished, command, tmp_path, capsys):

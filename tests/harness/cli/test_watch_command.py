@@ -1,7 +1,5 @@
 """``status`` of one study, once or until it has ended: what is printed on a terminal, in a log, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -137,15 +135,12 @@ def test_a_watch_waits_some_looks_for_the_next_pack(command, toy, looks):
     assert command("--watch") == (0, ["toy: 0 of 4 done, 4 waiting"])
 
 
-def test_ctrl_c_ends_a_watch_and_touches_nothing(command, toy, looks):
+def test_a_watch_as_json_prints_an_object_a_line_and_ctrl_c_touches_nothing(command, toy, looks):
     note(toy, ("one", None))
     before = {path: path.read_bytes() for path in toy.root.rglob("*") if path.is_file()}
     looks.append(interrupt)
     assert command("--watch", "--json")[0] == 0
     assert {path: path.read_bytes() for path in toy.root.rglob("*") if path.is_file()} == before
-
-
-def test_a_watch_as_json_prints_an_object_a_line(command, toy, looks):
     note(toy, ("one", None))
     looks += [lambda: None, interrupt]
     _, text = command("--watch", "--json")
@@ -167,8 +162,8 @@ def test_a_watch_on_a_terminal_draws_anew_what_fits(command, toy, looks, termina
 def test_words_of_others_on_a_terminal_are_neither_commands_nor_markup(capsys, terminal):
     terminal(40, NO_COLOR="1")
     with redirect_stdout(Plain(sys.stdout)):
-        print_rows([{"[red]title": "[bold]a\x1b[31mb[/bold] :smile: \u202e"}], as_json=False)
-        print_rows([{"one": "word " * 20, "other": "word " * 20}], as_json=False)
+        print_rows([{"[red]title": "[bold]a\x1b[31mb[/bold] :smile: \u202e"}])
+        print_rows([{"one": "word " * 20, "other": "word " * 20}])
         with Screen({"toy": "red"}) as screen:
             screen.show(["toy: [red]a\x1b[2Jb"])
     out = capsys.readouterr().out
@@ -182,7 +177,7 @@ def test_words_of_others_on_a_terminal_are_neither_commands_nor_markup(capsys, t
 def test_an_id_in_the_first_column_is_never_broken(columns, capsys, terminal):
     terminal(columns, NO_COLOR="1")
     row = {"task": "empdial_qint", "title": "Questions and intents", "family": "empathetic_dialogues", "kind": "binary"}
-    print_rows([row, {**row, "task": "news"}], as_json=False)
+    print_rows([row, {**row, "task": "news"}])
     out = capsys.readouterr().out
     assert "empdial_qint" in out
     assert max(map(len, re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", out).splitlines())) <= columns

@@ -1,7 +1,5 @@
 """What commands print fits the width of the terminal that it is read on, and stays whole for programs."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -120,12 +118,12 @@ def test_a_command_to_type_gets_a_line_of_its_own():
     assert folded(line, 200) == line
 
 
-def test_a_pipe_gets_every_row_on_a_line_without_colours_and_json_is_never_broken(places, command, monkeypatch):
+def test_a_pipe_gets_every_row_on_a_line_without_colours_and_json_is_never_broken(places, printed, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    _, wide, _ = command("tasks", "list", "--data", places / "data")
+    wide = printed("tasks", "list", "--data", places / "data")
     assert max(map(len, wide.splitlines())) > WIDTH and "\x1b[" not in wide
     monkeypatch.setenv("COLUMNS", "30")
-    _, out, _ = command("tasks", "list", "--data", places / "data", "--json")
+    out = printed("tasks", "list", "--data", places / "data", "--json")
     assert len(json.loads(out)) == len(wide.splitlines()) - 1
 
 
@@ -134,7 +132,7 @@ def test_a_table_without_room_leaves_spare_columns_out_and_then_becomes_paragrap
     shown = {}
     for width in (40, 30, 20):
         monkeypatch.setenv("COLUMNS", str(width))
-        print_rows(rows, as_json=False, spare=["title"])
+        print_rows(rows, spare=["title"])
         shown[width] = capsys.readouterr().out
     assert "title" in shown[40].splitlines()[0]
     assert shown[30].splitlines()[0].split() == ["task", "kind"]
@@ -151,16 +149,15 @@ def test_a_line_that_is_not_finished_is_written_when_it_is_flushed(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["study show demo", "plan tiny"])
-def test_settings_are_printed_as_people_write_them(name, command, tmp_path):
-    code, out, _ = command(*name.split(), "--store", tmp_path)
-    assert code == 0
+def test_settings_are_printed_as_people_write_them(name, printed, tmp_path):
+    out = printed(*name.split(), "--store", tmp_path)
     assert not re.search(r"\{'|\('|None|True|False|\(\d+,\)|\[\]", out)
 
 
 @pytest.mark.parametrize("typed", ["plan tiny", "status fake", "status", "study power fake", "study compare fake fake"])
-def test_the_next_command_is_printed_and_can_be_typed(typed, places, command, tmp_path, monkeypatch):
+def test_the_next_command_is_printed_and_can_be_typed(typed, places, printed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out = command(*typed.split(), "--store", places / "runs")[1]
+    out = printed(*typed.split(), "--store", places / "runs")
     typed_next = out.splitlines()[-1].removeprefix("next: empathy-transfer ")
     assert typed_next != out.splitlines()[-1]
     parser().parse_args(typed_next.split())
@@ -192,7 +189,7 @@ def test_no_end_of_a_line_is_cut_off_where_several_columns_are_broken(capsys, mo
     row |= {"difference": "+0.03", "interval": "-0.77 to 0.12", "p": "0.807", "adjusted": "0.999", "of": "漢字 漢字"}
     for width in (70, 80, 90, 110):
         monkeypatch.setenv("COLUMNS", str(width))
-        print_rows([row, row], as_json=False)
+        print_rows([row, row])
         out = capsys.readouterr().out
         words = [word for name, value in row.items() for word in (*name.split(), *str(value).split())]
         assert [word for word in words if word not in out] == []
