@@ -4,8 +4,6 @@ A cell's spec names its way. Packs, costs and notes of progress find it by that 
 says. A new system is a file or a folder here (harness.study.systems says what it has to be able to do).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

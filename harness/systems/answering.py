@@ -4,37 +4,87 @@ Xu and Jiang 2024, section 4.3: the answer is the option whose words are likelie
 answer; without, "no" would win over "no communication" every time, whose probability is a part of its own.
 
 A causal language model computes each layer's keys and values of a prompt once, and reads all options behind them in one
-batch. Prompts end in the same column of a batch, with padding before them, so that windows of attention lie as they
-would without padding; positions count from the first token that is read.
+batch; those of what all prompts begin with (an instruction, exemplars) it computes once for all. Prompts end in the
+same column of a batch, with padding before what each has for itself; positions count tokens that are read. A window of
+attention counts columns instead: where it is shorter than a prompt nothing is shared, and padding stands before all.
+
+In a chat a prompt is what the user says, in the template of the weights, and an option is all that is answered.
 
 A T5 reads a prompt once, and all options stand in one sequence of its decoder. A mask lets every position see the
 earlier ones of its own option alone. T5's attention depends on how far apart two positions are, not where they are
 (Raffel et al. 2020, section 2.1), so what each option gets is what it would get by itself.
 """
 
-from __future__ import annotations
-
+import copy
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from datetime import date
+from functools import cached_property
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from harness.study.backbone import Backbone, BadBackbone
-from harness.systems.epochs import padded_batch
-from harness.systems.weights import T5, load_answering
+from harness.systems.epochs import CUTS, padded_batch
+from harness.systems.weights import T5, chat_template, load_answering
+from harness.training.batches import cuts
 from harness.training.tensors import to_device
-from harness.training.tokenizer import load_tokenizer
+from harness.training.tokenizer import library_tokenizer, load_tokenizer
 from tasks.errors import BadInput
 
 MOST_LOGITS = 2**26  # of a pass that ranks options: a number per row, token of an option and token known
-MOST_KEPT = 2**15  # tokens whose keys and values are kept at a time, options counted
+MOST_KEPT = 2**29  # bytes of the keys and values that are kept at a time, options counted
 ANY_LENGTH = 2**31  # tokens that a T5 reads, whose attention knows distances alone
+DAY = date(2024, 7, 26)  # which a template is told that asks for one, so that a prompt is the same every day
+SAID, ANSWERED = "\ue000said\ue000", "\ue000answered\ue000"  # what nobody says, and no template changes
 IGNORED = -100  # a place of a batch's answers that has no token
 
 Ids = tuple[int, ...]
+
+
+class Chat(NamedTuple):
+    """What the template of a chat puts before and after what a user says, and before and behind what is answered."""
+
+    before: str
+    after: str
+    gap: str
+    end: str
+
+
+def chat_of(weights: Backbone) -> Chat | None:
+    """The chat of these weights; None without a template, BadBackbone for one that does not show what is said in it.
+
+    Thinking aloud is switched off, and it is always the same day.
+    """
+    if not (template := chat_template(weights)):
+        return None
+    said = [{"role": "user", "content": SAID}]
+    answered = [*said, {"role": "assistant", "content": ANSWERED}]
+    form: dict[str, Any] = {"tokenize": False, "enable_thinking": False, "strftime_now": DAY.strftime}
+    form["chat_template"] = template
+    try:
+        tokenizer = library_tokenizer(weights)
+        prompt = str(tokenizer.apply_chat_template(said, add_generation_prompt=True, **form))
+        before, after = prompt.split(SAID)
+        whole, end = str(tokenizer.apply_chat_template(answered, **form)).split(ANSWERED)
+    except Exception as problem:  # a template has as many ways to fail as a program
+        raise BadBackbone(
+            f"decoder {weights.name!r}: its chat template cannot be filled ({type(problem).__name__}); correct it, or"
+            " set chat = false"
+        ) from None
+    return Chat(before, after, whole.removeprefix(prompt) if whole.startswith(prompt) else "", end)
+
+
+class Begun(NamedTuple):
+    """What all prompts begin with: how many tokens, and their keys and values, of a single row."""
+
+    tokens: int
+    kept: Any
 
 
 class Answering(ABC):
@@ -42,6 +92,7 @@ class Answering(ABC):
 
     opening: Ids = ()
     closing: Ids = ()
+    is_chat = False
 
     def __init__(self, weights: Backbone, device: torch.device) -> None:
         """Load the weights, which are not on the device yet; BadBackbone where their tokenizer names no end."""
@@ -77,8 +128,44 @@ class Answering(ABC):
     def most_rows(self, tokens: int, options: Sequence[Ids]) -> int:
         """How many prompts of so many tokens are ranked at a time: as many as memory is meant to hold, at least 1."""
 
+    def ranked(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> NDArray[np.float32]:
+        """The ``scores`` of any number of prompts, a batch at a time."""
+        logits = np.zeros((len(prompts), len(options)), dtype=np.float32)
+        with torch.inference_mode():
+            for numbers, begun in self._batches(prompts, options):
+                batch = [prompts[number] for number in numbers]
+                logits[numbers] = self.scores(batch, options, begun).cpu().numpy()
+        return logits
+
+    def answers(self, prompts: Sequence[Ids], most: int) -> list[str]:
+        """What is answered to every prompt, always the likeliest token, in at most so many tokens."""
+        texts = [""] * len(prompts)
+        with torch.inference_mode():
+            for numbers, begun in self._batches(prompts, [(self.end,) * most]):
+                said = self.said([prompts[number] for number in numbers], most, begun).tolist()
+                for number, ids in zip(numbers, said, strict=True):
+                    whole = ids[: ids.index(self.end)] if self.end in ids else ids
+                    texts[number] = self.tokenizer.backend.decode(whole)
+        return texts
+
+    def _batches(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> Iterator[tuple[list[int], Begun | None]]:
+        """Numbers of prompts of like length that are read at a time, with what all prompts begin with."""
+        begun = self.begun(prompts, options)
+        lengths = [len(ids) - (begun.tokens if begun else 0) for ids in prompts]
+        for cut in cuts(range(len(prompts)), lengths, CUTS[self.device.type]):
+            size = self.most_rows(len(prompts[cut[0]]), options)
+            yield from ((cut[first : first + size], begun) for first in range(0, len(cut), size))
+
+    def begun(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> Begun | None:
+        """What is computed once for all prompts; None where that is nothing."""
+        return None
+
     @abstractmethod
-    def scores(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> Tensor:
+    def said(self, prompts: Sequence[Ids], most: int, begun: Begun | None) -> Tensor:
+        """The ids ``[n, at most so many]`` of what is answered, ends and whatever is behind them included."""
+
+    @abstractmethod
+    def scores(self, prompts: Sequence[Ids], options: Sequence[Ids], begun: Begun | None = None) -> Tensor:
         """The log-probability ``[n, options]`` of every option after each prompt; fp32."""
 
     @abstractmethod
@@ -91,9 +178,9 @@ class Answering(ABC):
         return functional.cross_entropy(logits.float().flatten(0, 1), flat, ignore_index=IGNORED)
 
 
-def answering(weights: Backbone, device: torch.device) -> Answering:
-    """The model that a folder's weights are, loaded."""
-    return EncoderDecoder(weights, device) if weights.model_type == T5 else Causal(weights, device)
+def answering(weights: Backbone, device: torch.device, *, chat: bool = False) -> Answering:
+    """The model that a folder's weights are, loaded; it is asked in a ``chat``, where the weights have a template."""
+    return EncoderDecoder(weights, device) if weights.model_type == T5 else Causal(weights, device, chat=chat)
 
 
 def distinct(options: Sequence[str], every: Sequence[Ids]) -> tuple[Ids, ...]:
@@ -110,17 +197,41 @@ def distinct(options: Sequence[str], every: Sequence[Ids]) -> tuple[Ids, ...]:
 class Causal(Answering):
     """A causal language model, which goes on with a text."""
 
-    def __init__(self, weights: Backbone, device: torch.device) -> None:
+    def __init__(self, weights: Backbone, device: torch.device, *, chat: bool) -> None:
         """Load it; what opens texts is the token that its tokenizer puts before them, where it was trained with one."""
         super().__init__(weights, device)
         opening = self.id_of("bos_token")
         if opening is not None and self.tokenizer.backend.encode("").ids[:1] == [opening]:
             self.opening = (opening,)
+        self.chat = chat_of(weights) if chat else None
+        if self.chat:
+            self.is_chat, special = True, self.special.values()
+            self.opening, self.closing, ends = map(self.written, (self.chat.before, self.chat.after, self.chat.end))
+            self.end = next((id for id in ends if id in special), self.end)
+
+    @cached_property
+    def special(self) -> dict[str, int]:
+        """The ids of special tokens, by how they are written."""
+        every = self.tokenizer.backend.get_added_tokens_decoder()
+        return {token.content: number for number, token in every.items() if token.special}
+
+    def parts(self, text: str) -> list[str]:
+        """A template's text, cut at its special tokens: words and special tokens in turns."""
+        return re.split(f"({'|'.join(map(re.escape, sorted(self.special, key=len, reverse=True)))})", text)
+
+    def written(self, text: str) -> Ids:
+        """The ids of a template's text, whose special tokens are such."""
+        parts, special = self.parts(text), self.special
+        every = [[special[part]] if part in special else self.tokenizer.ids([part])[0] for part in parts]
+        return tuple(id for ids in every for id in ids)
 
     def options(self, options: Sequence[str], before: str) -> tuple[Ids, ...]:
-        """Behind a space; BadInput where tokens would join an option to the words before it, too."""
+        """Behind a space, or behind what opens an answer in a chat; BadInput where tokens would join both, too."""
+        gap = " "
+        if self.chat:
+            before, gap = self.parts(self.chat.after)[-1], self.chat.gap
         (shared,) = self.tokenizer.ids([before])
-        joined = self.tokenizer.ids([f"{before} {option}" for option in options])
+        joined = self.tokenizer.ids([f"{before}{gap}{option}" for option in options])
         for option, ids in zip(options, joined, strict=True):
             if ids[: len(shared)] != shared:
                 raise BadInput(
@@ -135,32 +246,73 @@ class Causal(Answering):
 
     def most_rows(self, tokens: int, options: Sequence[Ids]) -> int:
         """Logits of options take memory, and keys and values of prompts do."""
-        behind = len(options) * max(map(len, options))
-        return max(1, min(MOST_LOGITS // (behind * self.vocabulary), MOST_KEPT // (len(options) * tokens + behind)))
+        behind, config = len(options) * max(map(len, options)), self.network.config
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        kept: int = (len(options) * tokens + behind) * 8 * config.num_hidden_layers * heads * width  # bytes, of fp32
+        return max(1, min(MOST_LOGITS // (behind * self.vocabulary), MOST_KEPT // kept))
 
-    def scores(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> Tensor:
+    def begun(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> Begun | None:
+        """Keys and values of all tokens that all prompts begin with, the last one of a prompt apart."""
+        if len(prompts) < 2:
+            return None
+        first, last = min(prompts)[:-1], max(prompts)[:-1]  # in the order of their tokens
+        pairs = enumerate(zip(first, last, strict=False))
+        common = next((place for place, (here, there) in pairs if here != there), min(len(first), len(last)))
+        window = getattr(self.network.config, "sliding_window", None)
+        if not common or (window and max(map(len, prompts)) + max(map(len, options)) > window):
+            return None
+        ids = torch.tensor([first[:common]], device=self.device)
+        with torch.inference_mode():
+            return Begun(common, self.network(ids, use_cache=True, logits_to_keep=1).past_key_values)
+
+    def scores(self, prompts: Sequence[Ids], options: Sequence[Ids], begun: Begun | None = None) -> Tensor:
         """By keys and values of each prompt that are computed once."""
-        batch, rows, count = self.ending_together(prompts), len(prompts), len(options)
-        read = self.network(**batch, use_cache=True, logits_to_keep=1)
-        first = read.logits[:, -1].float().log_softmax(dim=-1)
+        rows, count = len(prompts), len(options)
+        last, kept, seen = self._read(prompts, begun)
+        first = last.log_softmax(dim=-1)
         answers = padded_batch(options, self.end, self.device)  # with padding behind what is shorter
         ids, mask = answers["input_ids"], answers["attention_mask"]
-        kept = read.past_key_values
         kept.batch_repeat_interleave(count)  # row 0 for every option, then row 1 for every option
-        inputs = ids[:, :-1].repeat(rows, 1)
-        lengths = batch["attention_mask"].sum(dim=1).repeat_interleave(count)
-        seen = batch["attention_mask"].repeat_interleave(count, dim=0)
-        logits = self.network(
-            input_ids=inputs,
-            attention_mask=torch.cat([seen, torch.ones_like(inputs)], dim=1),
-            position_ids=lengths[:, None] + torch.arange(inputs.shape[1], device=self.device),
-            past_key_values=kept,
-            use_cache=True,
-        ).logits.float()
+        logits = self._further(ids[:, :-1].repeat(rows, 1), kept, seen.repeat_interleave(count, dim=0))
         own = logits.gather(2, ids[:, 1:].repeat(rows, 1)[..., None])[..., 0] - logits.logsumexp(dim=2)
         further = (own * mask[:, 1:].repeat(rows, 1)).sum(dim=1).view(rows, count)
         ranked: Tensor = first[:, ids[:, 0]] + further
         return ranked
+
+    def said(self, prompts: Sequence[Ids], most: int, begun: Begun | None) -> Tensor:
+        """A token at a time, until every prompt has its end."""
+        logits, kept, seen = self._read(prompts, begun)
+        said = logits.argmax(dim=-1, keepdim=True)
+        while said.shape[1] < most and not (said == self.end).any(dim=1).all():
+            logits = self._further(said[:, -1:], kept, seen)[:, -1]
+            seen = torch.cat([seen, torch.ones_like(said[:, -1:])], dim=1)
+            said = torch.cat([said, logits.argmax(dim=-1, keepdim=True)], dim=1)
+        return said
+
+    def _read(self, prompts: Sequence[Ids], begun: Begun | None) -> tuple[Tensor, Any, Tensor]:
+        """The logits behind every prompt, its keys and values, and which columns of these are read."""
+        tokens = begun.tokens if begun else 0
+        batch, kept = self.ending_together([ids[tokens:] for ids in prompts]), None
+        if begun:
+            kept = copy.deepcopy(begun.kept)
+            kept.batch_repeat_interleave(len(prompts))
+            mask = batch["attention_mask"]
+            batch["attention_mask"] = torch.cat([mask.new_ones(len(prompts), tokens), mask], dim=1)
+            batch["position_ids"] += tokens
+        read = self.network(**batch, past_key_values=kept, use_cache=True, logits_to_keep=1)
+        return read.logits[:, -1].float(), read.past_key_values, batch["attention_mask"]
+
+    def _further(self, ids: Tensor, kept: Any, seen: Tensor) -> Tensor:  # noqa: ANN401 - the library's cache
+        """Logits ``[n, t, vocabulary]`` of tokens behind prompts, whose keys and values are added to those kept."""
+        logits: Tensor = self.network(
+            input_ids=ids,
+            attention_mask=torch.cat([seen, torch.ones_like(ids)], dim=1),
+            position_ids=seen.sum(dim=1, keepdim=True) + torch.arange(ids.shape[1], device=self.device),
+            past_key_values=kept,
+            use_cache=True,
+        ).logits
+        return logits.float()
 
     def loss(self, prompts: Sequence[Ids], answers: Sequence[Ids]) -> Tensor:
         """A prompt's own tokens teach none.
@@ -204,7 +356,12 @@ class EncoderDecoder(Answering):
         """Whatever their length: logits of options take memory."""
         return max(1, MOST_LOGITS // (sum(map(len, options)) * self.vocabulary))
 
-    def scores(self, prompts: Sequence[Ids], options: Sequence[Ids]) -> Tensor:
+    def said(self, prompts: Sequence[Ids], most: int, begun: Begun | None) -> Tensor:
+        """As the library says it, without what opens the answer."""
+        batch = padded_batch(prompts, self.padding, self.device)
+        return self.network.generate(**batch, max_new_tokens=most, do_sample=False, num_beams=1)[:, 1:]  # type: ignore[no-any-return]
+
+    def scores(self, prompts: Sequence[Ids], options: Sequence[Ids], begun: Begun | None = None) -> Tensor:
         """By one pass of the encoder, and one of the decoder over all options in a sequence of length p."""
         rows, device = len(prompts), self.device
         inputs = torch.tensor([id for option in options for id in (self.start, *option[:-1])], device=device)

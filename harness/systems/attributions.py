@@ -7,8 +7,6 @@ mean slope of F along the straight line. Contributions add up to F(text) - F(emp
 enough, which networks with sharp turns need not allow: an attribution says how far it is off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable

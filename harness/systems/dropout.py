@@ -6,8 +6,6 @@ as those of lanes are (harness.training.lanes.masks), and attention goes through
 gradient written out. Devices of other kinds have kernels of their own; there, and in evaluation, the library computes.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,14 +5,12 @@ subclass of ``EpochTrained`` builds its network and says what a batch's loss is;
 epoch or the best on validation rows, and saves and loads the weights.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -28,7 +26,7 @@ from adapters_store import disk
 from harness.study.backbone import Backbone
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place, Predicted
-from harness.training.batches import EVALUATION_BATCH, cuts, evaluation_batches, training_batches
+from harness.training.batches import EVALUATION_BATCH, cuts, evaluation_batches, padded, training_batches
 from harness.training.checkpoint import put
 from harness.training.recipe import finite
 from harness.training.tensors import to_device
@@ -163,9 +161,9 @@ class EpochTrained(Fitted, Generic[R]):
             )
 
     @classmethod
-    @abstractmethod
     def facts_of(cls, fit: Fit) -> dict[str, Any]:
-        """What the network has to know of its task."""
+        """What the network has to know of its task: how many logits a row has."""
+        return {"outputs": fit.label.n_outputs}
 
     @classmethod
     def of(cls, fit: Fit) -> Self:
@@ -188,6 +186,19 @@ class EpochTrained(Fitted, Generic[R]):
     def logits(self, rows: Sequence[R]) -> Tensor:
         """Logits ``[n, outputs]`` of rows, fp32."""
 
+    def parts(self, numbers: Sequence[int], lengths: Sequence[int]) -> Iterable[Sequence[int]]:
+        """The rows of a batch that go through the network at a time."""
+        return cuts(numbers, lengths, self.cut) if self.cut else [numbers]
+
+    def weight(self, numbers: Sequence[int]) -> int:
+        """What the loss of these training rows weighs in that of a batch of which they are a part."""
+        return len(numbers)
+
+    def batch_of(self, texts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        """``input_ids`` and ``attention_mask`` of texts, of one of the few lengths that batches have."""
+        length = padded(max(map(len, texts)), self.backbone.max_tokens)
+        return padded_batch(texts, self.tokenizer.padding, self.device, length)
+
     def most_rows(self, tokens: int) -> int:
         """How many rows of so many tokens are predicted at a time at most."""
         return EVALUATION_BATCH
@@ -196,11 +207,12 @@ class EpochTrained(Fitted, Generic[R]):
         """Logits, and which rows were read in part."""
         self.network.eval()
         read = self.read(rows)
-        lengths = [len(row.ids) for row in read]
-        logits = in_batches(
-            lengths, self.outputs, lambda some: self.logits([read[row] for row in some]), self.most_rows
-        )
-        return Predicted(logits, is_cut=np.array([row.is_cut for row in read], dtype=bool))
+        return Predicted(self.every_logit(read), is_cut=np.array([row.is_cut for row in read], dtype=bool))
+
+    def every_logit(self, rows: Sequence[R]) -> NDArray[np.float32]:
+        """Logits ``[n, outputs]`` of rows, a batch at a time."""
+        lengths = [len(row.ids) for row in rows]
+        return in_batches(lengths, self.outputs, lambda some: self.logits([rows[row] for row in some]), self.most_rows)
 
     def will_train(self, is_trained: Callable[[str], bool]) -> None:
         """Let the network's parameters be trained whose names say so, and no pooler: no system here reads it."""
@@ -247,8 +259,8 @@ class EpochTrained(Fitted, Generic[R]):
             if self.decays:
                 optimizer.param_groups[0]["lr"] = config.learning_rate * (1 - step / (of_epoch * config.epochs))
             optimizer.zero_grad(set_to_none=True)
-            for cut in cuts(numbers, lengths, self.cut) if self.cut else [numbers]:
-                loss = loss_of(cut, epoch) * (len(cut) / len(numbers))
+            for cut in self.parts(numbers, lengths):
+                loss = loss_of(cut, epoch) * (self.weight(cut) / self.weight(numbers))
                 loss.backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach()) * len(numbers)
             nn.utils.clip_grad_norm_(self.weights.values(), CLIP)
@@ -289,7 +301,7 @@ class EpochTrained(Fitted, Generic[R]):
 
 def best_epoch(scores: Sequence[float]) -> int:
     """The epoch, from 1, whose validation score is highest, the earliest of equals."""
-    return max(range(len(scores)), key=lambda place: scores[place]) + 1
+    return scores.index(max(scores)) + 1
 
 
 class EpochCheckpoint:

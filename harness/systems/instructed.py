@@ -5,15 +5,15 @@ the domain and the options stand around the dialogue. Without an instruction the
 of ``Instructed`` says which weights those of its settings are, and what of them is trained.
 """
 
-from __future__ import annotations
-
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from harness.study.cell import seed_of
@@ -27,6 +27,8 @@ from tasks.errors import BadInput
 from tasks.task import TEXT_OF_ROW, Example, Instruction
 
 TURN = "- "  # before every turn; sentencepiece takes a line end for a space, so that alone would part none
+MOST_TRAINED = {"cpu": 3 * 2**29, "cuda": 2**34}  # bytes of what is kept of a batch for its gradients
+KEPT_OF_A_TOKEN = 120  # bytes for each layer and number of its vector, in fp32
 LEAST = 8  # tokens of a text that an instruction has to leave room for
 
 
@@ -120,11 +122,14 @@ class Instructed(EpochTrained[Read]):
         """
         super().__init__(config, place, seed, instruction=instruction)
         self.instruction = Instruction(**{**instruction, "options": tuple(instruction["options"])})
-        self.model = answering(self.backbone, self.device)
+        self.model = answering(self.backbone, self.device, chat=getattr(config, "chat", False))
         torch.manual_seed(seed_of(seed, "answers"))
         if config.lora_rank:
             self.model.network = with_products(self.model.network, config.lora_rank)
         self.options = self.first_options()
+        config_of_weights = self.model.network.config
+        of_a_token = config_of_weights.num_hidden_layers * config_of_weights.hidden_size * KEPT_OF_A_TOKEN
+        self.cut = max(1, MOST_TRAINED[self.device.type] // of_a_token)
         self.check_tokens(self.system, min(self.backbone.max_tokens, self.model.most_tokens(self.options)))
         self.reader = self.reader_of(self.instruction)
         self.model.network = self.network = self.model.network.to(self.device).eval()
@@ -169,11 +174,6 @@ class Instructed(EpochTrained[Read]):
         other.instruction = instruction
         return other
 
-    @property
-    def outputs(self) -> int:  # type: ignore[override]
-        """One of each option."""
-        return len(self.options)
-
     def read(self, rows: Sequence[Example]) -> list[Read]:
         """The rows' prompts."""
         return self.reader(rows)
@@ -181,18 +181,28 @@ class Instructed(EpochTrained[Read]):
     def loss_of(self, fit: Fit, rows: Sequence[Read]) -> LossOf:
         """The cross-entropy of the gold options."""
         gold = [int(row.label) for row in fit.train if not isinstance(row.label, tuple)]
+        self.said = [len(self.options[number]) for number in gold]
         return lambda numbers, _: self.loss([rows[row] for row in numbers], [gold[row] for row in numbers])
+
+    def parts(self, numbers: Sequence[int], lengths: Sequence[int]) -> Iterable[Sequence[int]]:
+        """All of them, where memory has room: parts draw other dropout."""
+        fits = len(numbers) * max(lengths[number] for number in numbers) <= self.cut
+        return [numbers] if fits else super().parts(numbers, lengths)
+
+    def weight(self, numbers: Sequence[int]) -> int:
+        """The tokens of their options, over which a loss is a mean."""
+        return sum(self.said[number] for number in numbers)
 
     def loss(self, prompts: Sequence[Read], gold: Sequence[int]) -> Tensor:
         """The mean cross-entropy over all tokens of the gold options, ends included."""
         with self.in_precision():
             return self.model.loss([prompt.ids for prompt in prompts], [self.options[number] for number in gold])
 
-    def logits(self, rows: Sequence[Read]) -> Tensor:
+    def every_logit(self, rows: Sequence[Read]) -> NDArray[np.float32]:
         """The log-probability of every option, as the logit of its class."""
         with self.in_precision():
-            return self.model.scores([prompt.ids for prompt in rows], self.options)
+            return self.model.ranked([prompt.ids for prompt in rows], self.options)
 
-    def most_rows(self, tokens: int) -> int:
-        """As many as memory is meant to hold."""
-        return self.model.most_rows(tokens, self.options)
+    def logits(self, rows: Sequence[Read]) -> Tensor:
+        """The same of a batch."""
+        return torch.from_numpy(self.every_logit(rows))

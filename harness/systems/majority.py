@@ -3,8 +3,6 @@
 A floor that every other system has to leave below it. It scores what a record calls the cell's floor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,13 +2,13 @@
 
 They are looked at as backbones are (harness.study.backbone): safetensors alone, no code of the folder's own, hashes of
 weights, config and tokenizer in the keys, and weights that the config does not describe are refused. No torch is loaded
-to look. ``random-tiny`` is a small random T5 or causal language model with a token per byte, for trying a study out.
+to look. ``smollm2`` is a causal language model that a package carries (harness.systems.smollm2). ``random-tiny`` is a
+small random one, or a T5, with a token per byte, for trying a study out.
 """
-
-from __future__ import annotations
 
 import json
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 from adapters_store.disk import sha256_of
 from harness.study.backbone import MODEL_TYPES, Backbone, BadBackbone, refuse_kernels, resolve
 from harness.study.backbone_files import DECODERS, FOREIGN, absent, digest
+from harness.systems.smollm2 import NAME as SMOLLM2
+from harness.systems.smollm2 import smollm2
 from tasks.errors import BadInput
 
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
@@ -148,13 +150,31 @@ def resolve_causal(name: str) -> Backbone:
     """The causal language model of this folder; BadBackbone where there is none, or it cannot be used."""
     if name == RANDOM_TINY:
         return _tiny("decoder", "llama", [TINY_VERSION, TINY_CAUSAL, TINY_POSITIONS])
-    folder = _folder(name)
+    folder = smollm2() if name == SMOLLM2 else _folder(name)
     return _foreign(folder, "decoder", tuple(DECODERS), *_state(folder, "decoder"))
 
 
 def resolve_answering(name: str) -> Backbone:
     """The causal language model or the T5 of this folder, either of which answers as it is; BadBackbone as above."""
     return resolve_t5(name) if model_type_of(Path(name).expanduser()) == T5 else resolve_causal(name)
+
+
+def chat_template(weights: Backbone) -> str:
+    """The template, in Jinja, by which these weights were taught to be spoken to; empty where their folder has none."""
+    if weights.folder is None:
+        return ""
+    file, settings = weights.folder / "chat_template.jinja", weights.folder / "tokenizer_config.json"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    every = json.loads(settings.read_text(encoding="utf-8")).get("chat_template") if settings.is_file() else None
+    named = {each["name"]: each["template"] for each in every} if isinstance(every, list) else {"default": every or ""}
+    return str(named.get("default", ""))
+
+
+def asked_identity(weights: Backbone, *, chat: bool) -> dict[str, Any]:
+    """What tells a model that is asked from any other: its weights and, in a chat, the template that they come with."""
+    template = chat_template(weights) if chat else ""
+    return {"weights": weights.identity(), **({"chat": sha256(template.encode()).hexdigest()} if template else {})}
 
 
 def _folder(name: str) -> Path:

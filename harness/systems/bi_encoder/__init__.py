@@ -5,8 +5,6 @@ Mental Health Support". Defaults are those of the paper and of its code at 0e11f
 461 million tokens of posts that nobody else has: its row "without pre-training" is what this one has to meet.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

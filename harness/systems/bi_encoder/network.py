@@ -4,8 +4,6 @@ Sharma et al. 2020 (EMNLP), section 5, and src/models/models.py of github.com/be
 0e11f98. Shapes: n rows, t tokens of the response, s of the seeker's post, w the encoder's width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -143,11 +141,6 @@ class TrainedBiEncoder(EpochTrained[Pair]):
         ).to(self.device)
         self.head: nn.Module = self.network.level
         self.will_train(lambda name: config.is_seeker_trained or not name.startswith("seeker."))
-
-    @classmethod
-    def facts_of(cls, fit: Fit) -> dict[str, Any]:
-        """How many levels there are."""
-        return {"outputs": fit.label.n_outputs}
 
     def read(self, rows: Sequence[Example]) -> list[Pair]:
         """The rows' responses and posts."""

@@ -10,8 +10,6 @@ of unequal shapes are taken, and where dropout stands. Of training it leaves ope
 the rate falls (here it does not), which epoch is kept and how many tokens are read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

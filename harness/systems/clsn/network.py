@@ -15,8 +15,6 @@ What the paper does not say, and what is done here:
 - Padding is attended to by nobody and left out of the maximum; the tokens that begin and end a text count as tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,9 +28,8 @@ from harness.study.systems import Fit, Place
 from harness.systems.attributions import Reading
 from harness.systems.clsn import ClsnSettings
 from harness.systems.dropout import PADDING, Attention
-from harness.systems.epochs import CUTS, EncodedText, EpochTrained, LossOf, padded_batch, read_text, unpadded
+from harness.systems.epochs import CUTS, EncodedText, EpochTrained, LossOf, read_text, unpadded
 from harness.systems.weights import load_encoder
-from harness.training.batches import padded
 from harness.training.objective import cross_entropy, focal
 from harness.training.tensors import to_device
 from tasks.task import Example
@@ -191,10 +188,8 @@ class TrainedClsn(EpochTrained[EncodedText]):
 
     def of_tasks(self, rows: Sequence[EncodedText]) -> list[Tensor]:
         """Logits in fp32 of every task, each ``[n, classes]``."""
-        length = padded(max(len(text.ids) for text in rows), self.backbone.max_tokens)
-        batch = padded_batch([text.ids for text in rows], self.tokenizer.padding, self.device, length)
         with self.in_precision():
-            logits = self.network(batch)
+            logits = self.network(self.batch_of([text.ids for text in rows]))
         return [of_task.float() for of_task in logits]
 
     def reading(self, row: Example) -> Reading:
@@ -213,10 +208,8 @@ def labels_of(fit: Fit) -> list[NDArray[np.int64]]:
 
     A sibling's that are to be shuffled are permuted among rows by the fit's seed, the same in every epoch.
     """
-    labels = [np.array([row.label for row in fit.train], dtype=np.int64)]
-    for sibling in fit.siblings.values():
-        of_sibling = np.array([row.label for row in sibling.train], dtype=np.int64)
-        if fit.config.sibling_labels == "shuffled":
-            of_sibling = np.random.default_rng(seed_of(fit.seed, "shuffled")).permutation(of_sibling)
-        labels.append(of_sibling)
-    return labels
+    parts = [fit.train, *(sibling.train for sibling in fit.siblings.values())]
+    target, *siblings = (np.array([row.label for row in rows], dtype=np.int64) for rows in parts)
+    if fit.config.sibling_labels == "shuffled":
+        siblings = [np.random.default_rng(seed_of(fit.seed, "shuffled")).permutation(own) for own in siblings]
+    return [target, *siblings]

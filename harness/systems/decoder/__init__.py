@@ -6,14 +6,12 @@ with the rate, the batch and the epochs that they give for GPT-2 (their Table 11
 matrices a layer; here all have one. Answers are ranked as by ``prompted``, which asks the same weights as they are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from harness.study.systems import Reads, Settings
 from harness.systems.networks import BEST_KEPT, BatchSize, Epochs, NetworkKind, Patience, Precision, Rate
-from harness.systems.weights import need_lora, resolve_causal
+from harness.systems.weights import asked_identity, need_lora, resolve_causal
 from tasks.errors import BadInput
 from tasks.fields import Range
 from tasks.task import ASKED
@@ -23,7 +21,8 @@ from tasks.task import ASKED
 class DecoderSettings(Settings):
     """``window`` is how many turns are read before the text and after it, and ``weights`` a folder of the model.
 
-    The weights' content is in the keys and their path is not. Without ``instruction`` the turns and the text are read
+    The weights' content is in the keys and their path is not. Weights with a template of a chat are asked in it, unless
+    ``chat`` is false. Without ``instruction`` the turns and the text are read
     and not a word of the task, which still names the answers. ``tokens`` bounds what is read, the instruction included.
     Every linear layer of the blocks learns a product of rank ``lora_rank``.
     """
@@ -37,16 +36,19 @@ class DecoderSettings(Settings):
     weights: str = ""
     lora_rank: Annotated[int, Range(1, 1024)] = 8
     instruction: bool = True
+    chat: bool = True
     precision: Precision = "fp32"
 
 
 class DecoderKind(NetworkKind[DecoderSettings]):
     """A causal language model with products of low rank."""
 
+    version = 2  # 1 took a batch whole, whatever memory it needed
     reads = Reads(instructions=True, labels=ASKED, package="peft", extra="lora")
     config = DecoderSettings
     packages = ("peft", "torch", "transformers", "tokenizers", "numpy")
     local = ("weights",)
+    added = ("chat",)
     checkpoint_copies = BEST_KEPT
 
     def identity(self, config: DecoderSettings) -> dict[str, Any]:
@@ -57,4 +59,4 @@ class DecoderKind(NetworkKind[DecoderSettings]):
                 "system 'decoder' finetunes a causal language model; name the folder of its weights:"
                 " system.decoder.weights"
             )
-        return {"weights": resolve_causal(config.weights).identity()}
+        return asked_identity(resolve_causal(config.weights), chat=config.chat)

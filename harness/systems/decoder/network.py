@@ -1,7 +1,5 @@
 """A causal language model that is finetuned: products of low rank beside its linear layers learn, its weights stay."""
 
-from __future__ import annotations
-
 from harness.study.backbone import Backbone
 from harness.study.systems import Place
 from harness.systems.decoder import DecoderSettings
@@ -15,7 +13,7 @@ class TrainedDecoder(Instructed):
 
     system = "decoder"
     turn = f"\n{TURN}"
-    before_answers = "Answer:"  # the last line of every prompt
+    before_answers = "Answer:"  # the last line of every prompt that is no chat's
     config: DecoderSettings
 
     @classmethod
@@ -28,6 +26,7 @@ class TrainedDecoder(Instructed):
         return ".lora_" in name
 
     def frame(self, instruction: Instruction) -> Frame:
-        """The words around a row, parted by lines, of which the last one asks; without an instruction that alone."""
+        """The words around a row, parted by lines, and a last one that asks, unless a chat does."""
         frame = super().frame(instruction)
-        return Frame(frame.above, f"\n{frame.before}", f"{frame.after}\n{self.before_answers}")
+        asks = "" if self.model.is_chat else f"\n{self.before_answers}"
+        return Frame(frame.above, f"\n{frame.before}", f"{frame.after}{asks}")

@@ -5,8 +5,6 @@ the details before Table 4: AdamW at 5e-6, at most 30 epochs, three turns before
 test set; here validation rows stop a training. Batch size, length of the input and dropout are not printed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

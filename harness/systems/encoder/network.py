@@ -3,8 +3,6 @@
 A window is a row as one sequence of ids: its earlier turns, the target turn, and what follows, with the target's place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -18,9 +16,8 @@ from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place
 from harness.systems.attributions import Reading
 from harness.systems.encoder import EncoderSettings
-from harness.systems.epochs import CUTS, EncodedText, EpochTrained, LossOf, padded_batch, unpadded
+from harness.systems.epochs import CUTS, EncodedText, EpochTrained, LossOf, unpadded
 from harness.systems.weights import load_encoder, resolve_encoder, with_products
-from harness.training.batches import padded
 from harness.training.inputs import sides
 from harness.training.objective import Objective
 from harness.training.tensors import to_device
@@ -123,7 +120,7 @@ class TrainedEncoder(EpochTrained[Window]):
     @classmethod
     def facts_of(cls, fit: Fit) -> dict[str, Any]:
         """The kind of the label, and how many logits it has."""
-        return {"kind": fit.label.kind, "outputs": fit.label.n_outputs}
+        return {"kind": fit.label.kind, **super().facts_of(fit)}
 
     def read(self, rows: Sequence[Example]) -> list[Window]:
         """The rows' windows."""
@@ -146,8 +143,7 @@ class TrainedEncoder(EpochTrained[Window]):
 
     def logits(self, rows: Sequence[Window]) -> Tensor:
         """Logits of the rows' target turns."""
-        length = padded(max(len(window.ids) for window in rows), self.backbone.max_tokens)
-        batch = padded_batch([window.ids for window in rows], self.tokenizer.padding, self.device, length)
+        batch = self.batch_of([window.ids for window in rows])
         target = torch.zeros(batch["input_ids"].shape)
         for row, window in enumerate(rows):
             target[row, window.start : window.end] = 1

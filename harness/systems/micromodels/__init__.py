@@ -10,8 +10,6 @@ and test rows with their own gold rationales, which nobody has of a new text: ``
 cells are flagged and never ranked. Rationales are predicted without it: sentences near enough to a seed of the task.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -25,7 +25,7 @@ from harness.systems.prompted.asked import PromptedSettings, ServedModel, form_o
 from harness.systems.prompted.asking import LOCAL_SETTINGS, Answers, likely_tokens
 from harness.systems.prompted.prompts import TEMPLATES, Shot, checked_template, prompt_of
 from harness.systems.prompted.server import is_this_machine
-from harness.systems.weights import resolve_answering
+from harness.systems.weights import asked_identity, resolve_answering
 from tasks import metrics
 from tasks.errors import BadInput, BadStudy
 from tasks.task import ASKED, Example, Instruction, Task
@@ -57,7 +57,7 @@ class Prompted(Fitted):
             return
         from harness.systems.prompted.ranked import Ranked  # which loads torch
 
-        self.model = Ranked(config.weights, instruction, place)
+        self.model = Ranked(config, instruction, place)
 
     def choose(self, fit: Fit) -> None:
         """Take the only template, or that which does best on some validation rows; the first of equals."""
@@ -108,7 +108,7 @@ class PromptedKind(Kind[PromptedSettings]):
     config = PromptedSettings
     packages = ("torch", "transformers", "tokenizers", "numpy")
     local = LOCAL
-    added = ("answers",)
+    added = ("answers", "ranking", "chat")
 
     def check(self, config: PromptedSettings, name: str, task: Task) -> None:
         """BadStudy where a task's texts may not leave the machine, and the study does not allow it by name."""
@@ -172,13 +172,13 @@ class PromptedKind(Kind[PromptedSettings]):
         config = self.configured({**facts["config"], **place.local}, str(folder))
         table = facts["instruction"]
         instruction = Instruction(**{**table, "options": tuple(table["options"])})
-        if _identity(config).get("weights") != facts.get("weights"):
+        if any(facts.get(part) != value for part, value in _identity(config).items()):
             raise BadInput(f"{folder}: other weights answered than are in {config.weights} now; bring them back there")
         return Prompted(config, instruction, (), place, facts["template"])
 
 
 def _identity(config: PromptedSettings) -> dict[str, Any]:
-    return {"weights": resolve_answering(config.weights).identity()} if config.weights else {}
+    return asked_identity(resolve_answering(config.weights), chat=config.chat) if config.weights else {}
 
 
 def _tried(config: PromptedSettings, rows: Sequence[Example], seed: int) -> list[Example]:

@@ -10,19 +10,16 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
-
 from harness.study.systems import Predicted
 from harness.systems.prompted.asking import CallSettings, cost_of
-from harness.systems.prompted.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
+from harness.systems.prompted.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of, voted
 from harness.systems.prompted.server import FORMAT
 from tasks.fields import Range
 from tasks.task import Example, Instruction
 
 ANSWER = "answer"  # the only field of an answer by a schema
-SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
-FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
-OF_BOTH = ("shots", "window", "templates", "weights")  # settings that mean something where weights answer
+OF_WEIGHTS = ("chat", "ranking")  # settings that mean something where weights answer, and nowhere else
+OF_BOTH = (*OF_WEIGHTS, "shots", "window", "templates", "weights", "answer_tokens")  # and that do there
 OWN_WEIGHTS = "weights of a folder"  # the model, where no server has it
 TEXT: Literal["text"] = "text"
 SCHEMA: Literal["schema"] = "schema"  # a way to answer: by a JSON schema, where TEXT is in words
@@ -37,6 +34,12 @@ class PromptedSettings(CallSettings):
     ``templates`` are names (harness/systems/prompted/prompts.py) or texts with fields; of several, validation rows
     choose. ``answers`` is ``text``, or ``schema`` where the server is to hold answers to a JSON schema of the options.
     Of several repeats the commonest answer counts, and how often answers agree is in the record.
+
+    Weights rank the options by ``ranking``: the log-probability of an option's tokens and its end (``sum``), which
+    favours short ones; its mean over them (``mean``); or what the row adds to it (``prior``): the sum less that of the
+    same prompt without text and turns (Holtzman et al. 2021, "Surface Form Competition"; Zhao et al. 2021, "Calibrate
+    Before Use"). Or nothing is ranked, and an answer of at most ``answer_tokens`` is read as a server's
+    (``generated``). Weights with a template of a chat are asked in it, unless ``chat`` is false.
     """
 
     weights: str = ""
@@ -44,16 +47,21 @@ class PromptedSettings(CallSettings):
     window: tuple[int, int] = (3, 3)
     answers: Literal["text", "schema"] = TEXT
     templates: tuple[str, ...] = tuple(TEMPLATES)
+    ranking: Literal["sum", "mean", "prior", "generated"] = "sum"
+    chat: bool = True
 
     def __post_init__(self) -> None:
         """Check every field, templates and address; ValueError naming the field."""
-        for field in fields(self) if self.weights else ():
-            value = getattr(self, field.name)
-            if field.name not in OF_BOTH and value not in (field.default, OWN_WEIGHTS):
+        for field in fields(self):
+            if (value := getattr(self, field.name)) in (field.default, OWN_WEIGHTS):
+                continue
+            if self.weights and field.name not in OF_BOTH:
                 raise ValueError(
                     f"{field.name} {value!r} is of a server, and weights {self.weights!r} answer here; leave one of"
                     " them out"
                 )
+            if not self.weights and self.model != OWN_WEIGHTS and field.name in OF_WEIGHTS:
+                raise ValueError(f"{field.name} {value!r} is of weights that answer here, and none are named")
         if self.weights:
             object.__setattr__(self, "model", OWN_WEIGHTS)  # no other has answered
         super().__post_init__()
@@ -84,13 +92,7 @@ class ServedModel:
         options, by_schema = self.instruction.options, self.config.answers == SCHEMA
         texts = [[spoken(answer.text) if by_schema else answer.text for answer in of_row] for of_row in each]
         places = [[option_of(text, options) for text in of_row] for of_row in texts]
-        votes = np.full((len(places), len(options)), SMOOTHING)
-        for row, of_row in enumerate(places):
-            for number, place in enumerate(of_row):
-                if place is not None:
-                    votes[row, place] += 1 + FIRST * (number == 0)
-        logits = np.log(votes / votes.sum(axis=1, keepdims=True))
-        nameless = np.array([all(place is None for place in of_row) for of_row in places], dtype=bool)
+        logits, unanswered = voted(places, len(options))
         answers = [answer for of_row in each for answer in of_row]
         cost = cost_of(answers, self.config)
         # by which model, when, and how well repeats agree: the share of pairs of answers to a row that name the same
@@ -103,7 +105,7 @@ class ServedModel:
             "calls": len(answers),
             **({"agreement": sum(pairs) / len(pairs)} if pairs else {}),
         }
-        return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=notes)
+        return Predicted(logits, cost=cost, unanswered=unanswered, notes=notes)
 
 
 def form_of(config: PromptedSettings, instruction: Instruction) -> dict[str, Any]:

@@ -7,11 +7,12 @@ of a task that has none, the turns of a text that stands alone.
 The text of a row goes in by one pass over the template, so that braces in a text mean nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tasks.task import TEXT_OF_ROW, Example, Instruction, Turn
 
@@ -21,6 +22,8 @@ FIELDS = ("definition", "domain", "earlier", "text", "later", "question", "optio
 HOLDS_TEXT = ("text", "question")  # a question has the text in its middle
 CUT = "\n---\n"
 WORD = re.compile(r"\w+")
+SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
+FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
 
 ANNOTATOR = """You are an annotator. What you read comes from {domain}.
 
@@ -167,6 +170,21 @@ def option_of(answer: str, options: Sequence[str]) -> int | None:
         return _longest(starts, wanted)
     named = _named(words, wanted)
     return named.pop() if len(named) == 1 else None
+
+
+def voted(named: Sequence[Sequence[int | None]], options: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Logits ``[n, options]`` and which rows are unanswered, of the places that the answers to every row name.
+
+    Logits are logarithms of shares of votes. The option with the most votes wins, of equals the one named first.
+    """
+    votes = np.full((len(named), options), SMOOTHING)
+    for row, of_row in enumerate(named):
+        for number, place in enumerate(of_row):
+            if place is not None:
+                votes[row, place] += 1 + FIRST * (number == 0)
+    logits = np.log(votes / votes.sum(axis=1, keepdims=True))
+    unanswered = np.array([all(place is None for place in of_row) for of_row in named], dtype=bool)
+    return logits.astype(np.float32), unanswered
 
 
 def _longest(places: Sequence[int], options: Sequence[Sequence[str]]) -> int:

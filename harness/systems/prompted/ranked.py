@@ -1,8 +1,8 @@
-"""Weights of a folder that answer prompts by the likeliest option: nothing is sent, sampled or parsed.
+"""Weights of a folder that answer prompts: by the option that ranks highest, or by what they say. Nothing is sent.
 
 Every option is scored with its end, all on one pass of the prompt. A causal language model reads the prompt as the text
-that an option goes on with, behind a space, as exemplars do. A T5 reads it with its encoder. Neither is given the marks
-of a chat.
+that an option goes on with, behind a space, as exemplars do; with the template of a chat, as what a user says, and an
+option is the answer. A T5 reads it with its encoder.
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from torch import Tensor
 
 from harness.study.systems import Place, Predicted
 from harness.systems.answering import Answering, Ids, answering
-from harness.systems.epochs import in_batches
-from harness.systems.prompted.prompts import Shot, closing_of, prompt_of
+from harness.systems.prompted.asked import PromptedSettings
+from harness.systems.prompted.prompts import Shot, closing_of, option_of, prompt_of, voted
 from harness.systems.weights import resolve_answering
 from tasks.errors import BadInput
 from tasks.task import Example, Instruction
 
+GENERATED = "generated"  # of the settings' ranking: nothing is ranked
 KEPT = 7 / 8  # of a text that is too long, again and again until it is not
 
 
 class Ranked:
     """A folder's weights with an instruction whose options they rank; they are loaded once there is a prompt."""
 
-    def __init__(self, name: str, instruction: Instruction, place: Place) -> None:
+    def __init__(self, config: PromptedSettings, instruction: Instruction, place: Place) -> None:
         """Look at the folder; BadBackbone where it cannot be used."""
-        self.backbone, self.instruction, self.place = resolve_answering(name), instruction, place
+        self.config, self.instruction, self.place = config, instruction, place
+        self.backbone = resolve_answering(config.weights)
 
     def asked_by(self, instruction: Instruction) -> Ranked:
         """The same weights, loaded once for all, with another instruction."""
@@ -41,27 +42,32 @@ class Ranked:
     @cached_property
     def weights(self) -> Answering:
         """The model, loaded."""
-        model = answering(self.backbone, self.place.device.ready())
+        model = answering(self.backbone, self.place.device.ready(), chat=self.config.chat)
         model.network.to(model.device)
         return model
 
     def predicted(
         self, rows: Sequence[Example], template: str, shots: Sequence[Shot], *, is_trial: bool = False
     ) -> Predicted:
-        """The log-probability of every option, as the logit of its class; a trial is as good as any."""
-        options = self.weights.options(self.instruction.options, closing_of(template))
-        read = [self._read(row, template, shots, self.weights.most_tokens(options)) for row in rows]
+        """What options rank by, or votes for what is said, as logits of classes; a trial is as good as any."""
+        texts, ranking, unanswered = self.instruction.options, self.config.ranking, None
+        options = self.weights.options(texts, closing_of(template))
+        room = [*options, (0,) * self.config.answer_tokens] if ranking == GENERATED else options
+        read = [self._read(row, template, shots, self.weights.most_tokens(room)) for row in rows]
         prompts = [ids for ids, _ in read]
-
-        def scores(numbers: Sequence[int]) -> Tensor:
-            return self.weights.scores([prompts[number] for number in numbers], options)
-
-        def most(tokens: int) -> int:
-            return self.weights.most_rows(tokens, options)
-
-        logits = in_batches([len(prompt) for prompt in prompts], len(options), scores, most)
+        if ranking == GENERATED:
+            answers = self.weights.answers(prompts, self.config.answer_tokens)
+            logits, unanswered = voted([[option_of(answer, texts)] for answer in answers], len(texts))
+        else:
+            logits = self.weights.ranked(prompts, options)
+        if ranking == "mean":
+            logits /= np.array([len(ids) for ids in options], dtype=np.float32)
+        if ranking == "prior" and rows:
+            nothing = rows[0]._replace(text="", context=(), after=())
+            prompt = self.weights.ids(prompt_of(template, self.instruction, shots, nothing))
+            logits -= self.weights.ranked([prompt], options)
         is_cut = np.array([is_cut for _, is_cut in read], dtype=bool)
-        return Predicted(logits, is_cut=is_cut, notes={"weights": self.backbone.name})
+        return Predicted(logits, is_cut=is_cut, unanswered=unanswered, notes={"weights": self.backbone.name})
 
     def _read(self, row: Example, template: str, shots: Sequence[Shot], most: int) -> tuple[Ids, bool]:
         """The ids of a row's prompt, at most so many, and whether it was cut for that.

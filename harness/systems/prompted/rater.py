@@ -7,8 +7,6 @@ An answer counts if it names a single number, which is a whole one on the scale.
 asked for again in other words, for that would choose among answers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ The key comes from the environment: EMPATHY_API_KEY for any server, OPENAI_API_K
 no setting, key, record, log or message; what a server writes of itself is never repeated either, for some quote it.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

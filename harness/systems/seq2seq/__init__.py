@@ -6,8 +6,6 @@ for EPITOME's levels. They stopped by the test set; here validation rows stop a 
 because no system is handed a test row before it has learned. Batch size and length of the input are not printed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -56,6 +54,7 @@ class Seq2SeqSettings(Settings):
 class Seq2SeqKind(NetworkKind[Seq2SeqSettings]):
     """A T5, whole or with products of low rank."""
 
+    version = 2  # 1 took a batch whole, whatever memory it needed
     reads = Reads(instructions=True, labels=ASKED)
     config = Seq2SeqSettings
     checkpoint_copies = BEST_KEPT

@@ -3,8 +3,6 @@
 New tokens beside a model's own have vectors that are parameters apart, in what it reads and in what it says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

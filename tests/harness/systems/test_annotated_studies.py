@@ -1,7 +1,5 @@
 """A study of a task with several annotators: their marks reach the leaderboard, and no key depends on them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Models that answer by options: the probability of a whole answer, however many are ranked at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What tokens add to an answer: exact for a linear network, complete for those that are trained, and led by the cue."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,12 +1,8 @@
 """The bi-encoder: its attention by hand, its ablations, what it marks, and a training that is killed and goes on."""
 
-from __future__ import annotations
-
 import dataclasses
-import json
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -15,10 +11,8 @@ from harness.study.systems import Place, kind_of
 from harness.systems.bi_encoder.network import IGNORED, TrainedBiEncoder, weighted_loss
 from harness.systems.dropout import Attention
 from harness.systems.epochs import CHECKPOINT
-from tasks.rationales import placed
 from tasks.task import Example, Turn
 from tests.harness.systems.test_clsn import attended, linear
-from tests.support.studies.small_study import run_systems, small_study, system_cell_of
 from tests.support.systems.trained import handed, rows_of, trainings
 
 KIND = kind_of("bi-encoder")
@@ -166,35 +160,6 @@ def test_the_weights_of_a_frozen_encoder_are_not_saved_and_the_plan_counts_the_o
         assert any(name.startswith("seeker.") for name in saved) == has_seeker
         fresh = [value for name, value in saved.items() if not name.startswith(("seeker.", "responder."))]
         assert KIND.kept_bytes(fitted.config, 3, tiny) == sum(4 * value.numel() for value in fresh)
-
-
-def test_a_study_keeps_its_levels_and_the_offsets_of_its_rationales(tmp_path, tiny):
-    settings = ("epochs=2", "tokens=16", "learning_rate=1e-3")
-    overrides = ('tasks=["epitome_er"]', 'systems=["bi-encoder"]', "transfers=false")
-    study = small_study(tmp_path / "runs", *overrides, *(f"system.bi-encoder.{setting}" for setting in settings))
-    cell = system_cell_of(study)
-    assert cell.spec["rationale_hash"]
-    run_systems(study)
-    rows = study.plan.splits["epitome_er"].test
-    predictions = pd.read_parquet(study.store.open(cell.key, "test.parquet")).set_index("id")
-    texts = {row.id: row.text for row in rows if row.id in predictions.index}
-    assert len(predictions) == len(texts) == 16
-    spans = pd.read_parquet(study.store.open(cell.key, "spans.parquet")).query("split == 'test'")
-    assert len(spans)
-    assert all(0 <= span.start < span.end <= len(texts[span.id]) for span in spans.itertuples())
-    marks = pd.read_parquet(study.store.open(cell.key, "rationales.parquet")).set_index("id")
-    for row in (row for row in rows if row.id in texts):  # the random backbone reads a token per byte
-        gold, predicted = np.zeros(len(row.text)), np.zeros(len(row.text))
-        for start, end in placed(row.text, row.rationale).spans:
-            gold[start:end] = 1
-        for span in spans[spans.id == row.id].itertuples():
-            predicted[span.start : span.end] = 1
-        assert marks.gold[row.id] == "".join(map(str, gold.astype(int)))
-        assert marks.predicted[row.id] == "".join(map(str, predicted.astype(int)))
-    assert marks.gold.str.contains("1").any()
-    history = json.loads(study.store.open(cell.key, "history.json").read_text())
-    assert [step["epoch"] for step in history] == [1, 2]
-    assert not list(study.store.pack_folder(cell.key).rglob(CHECKPOINT))
 
 
 def test_the_post_is_all_that_was_said_before(trained):

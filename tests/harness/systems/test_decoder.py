@@ -1,7 +1,5 @@
 """A causal language model that is finetuned by products of low rank: what it reads, learns, keeps and refuses."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 
@@ -14,7 +12,7 @@ from harness.systems.decoder.network import TrainedDecoder
 from tasks.errors import BadInput, BadStudy
 from tests.support.studies.small_study import run_systems, small_study, system_cell_of
 from tests.support.systems.options import by_a_pass_per_option
-from tests.support.systems.tiny_decoder import tiny_decoder
+from tests.support.systems.tiny_decoder import CHAT, tiny_decoder
 from tests.support.systems.tiny_t5 import tiny_t5
 from tests.support.systems.trained import ASKS, SPOKEN, handed, row_of, rows_of
 
@@ -58,6 +56,19 @@ def test_a_prompt_is_lines_of_the_instruction_the_turns_and_the_question_and_ask
     assert backend.decode(list(bare.ids)) == "\n- first\n- second\nsecond\nAnswer:"
 
 
+def test_in_a_chat_the_question_is_the_last_that_is_said_and_the_template_enters_keys(tmp_path):
+    folder = tiny_decoder(tmp_path / "llama", SPOKEN, chat=CHAT)
+    fitted = trained(str(folder))
+    (prompt,) = fitted.read([row_of(["calm"], "warm", [])])
+    words = fitted.tokenizer.backend.decode(list(prompt.ids), skip_special_tokens=False)
+    assert words.startswith("<s> x You are an annotator")
+    assert words.endswith("Answer with no , no communication or much . <unk> <s> x")
+    assert {option[-1] for option in fitted.options} == {2}
+    specs = {chat: KIND.identity(KIND.configured({"weights": str(folder), "chat": chat}, "")) for chat in (True, False)}
+    assert (specs[True].keys(), specs[False].keys()) == ({"weights", "chat"}, {"weights"})
+    assert trained(str(folder), chat=False).options[0][-1] == 1
+
+
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3_text"])
 def test_ranked_answers_equal_a_forward_pass_per_option_after_a_training_too(family, tmp_path):
     folder = str(tiny_decoder(tmp_path / "weights", SPOKEN, family=family))
@@ -87,6 +98,15 @@ def test_the_loss_is_that_of_the_library_for_the_option_behind_its_prompt(words)
                 alone = fitted.network(input_ids=torch.tensor([ids]), labels=torch.tensor([labels])).loss
             sums, counts = sums + float(alone) * len(option), counts + len(option)
         assert fitted.loss(prompts, gold).item() == pytest.approx(sums / counts, rel=1e-4)
+
+
+def test_a_batch_in_parts_has_the_gradients_of_the_whole(words, tmp_path, monkeypatch):
+    plain = KIND.fit(fit_of(tmp_path / "whole", words, epochs=1))
+    monkeypatch.setattr("harness.systems.instructed.MOST_TRAINED", {"cpu": 2**20})
+    parted = KIND.fit(fit_of(tmp_path / "parts", words, epochs=1))
+    assert parted.cut < SMALL["batch_size"] * SMALL["tokens"] / 4 < plain.cut
+    for name, value in plain.weights.items():
+        torch.testing.assert_close(parted.weights[name], value, atol=2e-4, rtol=0)
 
 
 def test_it_learns_a_planted_rule_and_its_settings_change_what_it_says(tmp_path, words):

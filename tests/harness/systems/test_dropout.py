@@ -1,7 +1,5 @@
 """Dropout of encoders that are trained whole: masks, attention with its gradient written out, and batches in cuts."""
 
-from __future__ import annotations
-
 import copy
 import math
 
@@ -10,12 +8,10 @@ import torch
 from torch import nn
 
 from harness.study.backbone import resolve
-from harness.study.systems import Fit, Place, kind_of
-from harness.systems import dropout, epochs
+from harness.study.systems import kind_of
+from harness.systems import dropout
 from harness.systems.dropout import Dropout, SelfAttention, kept, scale_of, with_quick_dropout
 from harness.training.model import load_backbone
-from tasks.task import METRICS
-from tests.support.systems.trained import label_of, rows_of
 
 ROWS, TOKENS, WIDTH, HEADS = 5, 7, 8, 2
 KIND = kind_of("encoder")
@@ -115,23 +111,3 @@ def test_attention_over_distances_is_left_to_the_library():
     assert dropout.is_plain_attention(module)
     module.position_embedding_type = "relative_key"
     assert not dropout.is_plain_attention(module)
-
-
-# Batches in cuts.
-
-
-def test_a_batch_in_cuts_trains_what_it_trains_whole(tmp_path, monkeypatch):
-    def weights(cut, folder):
-        monkeypatch.setitem(epochs.CUTS, "cpu", cut)
-        settings = {"epochs": 1, "patience": 0, "batch_size": 16, "learning_rate": 1e-3, "tokens": 48, "dropout": 0.0}
-        place = Place(backbone=resolve("random-tiny"))
-        train, validation = rows_of("multiclass", 32, 1), rows_of("multiclass", 6, 2)
-        config = KIND.configured(settings, "test")
-        monkeypatch.setattr(dropout, "kept", lambda count, _: torch.ones(count, dtype=torch.bool))
-        monkeypatch.setattr(dropout, "scale_of", lambda _: 1.0)
-        fit = Fit(train, validation, label_of("multiclass"), METRICS["multiclass"], 7, config, folder, place)
-        return KIND.fit(fit).weights
-
-    whole, cut = weights(0, tmp_path / "whole"), weights(64, tmp_path / "cut")
-    for name, value in whole.items():
-        torch.testing.assert_close(cut[name], value, rtol=1e-3, atol=3e-5, msg=name)

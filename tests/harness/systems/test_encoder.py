@@ -1,9 +1,8 @@
 """An encoder over a window of turns: what it reads and pools, which epoch it keeps, and encoders of other families."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -108,15 +107,11 @@ def test_the_best_epoch_on_validation_is_kept_and_training_stops_after_it(tmp_pa
     scores = [step["validation"] for step in stopped.history]
     assert stopped.best_epoch == int(np.argmax(scores)) + 1 < len(scores) < 40
     assert len(scores) - stopped.best_epoch == 2
+    assert (best_epoch([0.2, 0.5, 0.5, 0.1]), best_epoch([-np.inf, -np.inf])) == (2, 1), "of equals the first"
     assert watched == list(range(1, len(scores) + 1))
     whole = KIND.fit(fit_of(tmp_path / "b", tiny, epochs=stopped.best_epoch))
     for name, value in whole.weights.items():
         assert torch.equal(value, stopped.weights[name]), name
-
-
-def test_of_equal_epochs_the_first_is_the_best():
-    assert best_epoch([0.2, 0.5, 0.5, 0.1]) == 2
-    assert best_epoch([-np.inf, -np.inf]) == 1
 
 
 def test_a_checkpoint_is_no_larger_than_the_plan_says(tmp_path, tiny):
@@ -179,29 +174,22 @@ def test_the_weights_of_another_encoder_enter_the_keys_and_not_those_of_its_like
     assert resolve_encoder(str(other)).identity() != resolve_encoder(str(folder)).identity()
 
 
-def test_what_is_no_encoder_or_lacks_a_part_is_refused_in_one_line(tmp_path):
+def test_what_is_no_encoder_or_does_not_fit_its_config_is_refused_in_one_line(tmp_path, tiny):
     folder = folder_of("electra", tmp_path / "electra")
-    config = json.loads((folder / "config.json").read_text())
-    for name, change, refusal in (
-        ("gpt", {"model_type": "gpt2"}, "says model type 'gpt2', which is not one of roberta"),
-        ("kernel", {"attn_implementation": "somebody/kernel"}, "could be code from elsewhere"),
-        ("short", {"max_position_embeddings": 0}, "max_position_embeddings 0 is no number of tokens"),
+    whole = (folder / "config.json").read_text()
+    for change, refusal in (
+        ({"model_type": "gpt2"}, "says model type 'gpt2', which is not one of roberta"),
+        ({"attn_implementation": "somebody/kernel"}, "could be code from elsewhere"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings 0 is no number of tokens"),
+        ({"num_hidden_layers": 3}, "tensors of its config are not among its weights, first encoder.layer.2"),
     ):
-        other = folder_of("electra", tmp_path / name)
-        (other / "config.json").write_text(json.dumps(config | change))
+        shutil.copytree(folder, other := tmp_path / next(iter(change)))
+        (other / "config.json").write_text(json.dumps(json.loads(whole) | change))
         with pytest.raises(BadBackbone, match=refusal):
-            resolve_encoder(str(other))
+            KIND.fit(fit_of(tmp_path / "fit", tiny, weights=str(other)))
     (folder / "model.safetensors").unlink()
     with pytest.raises(BadBackbone, match=r"model.safetensors is missing; weights are read as safetensors only"):
         resolve_encoder(str(folder))
-
-
-def test_weights_that_the_config_does_not_describe_are_refused(tmp_path, tiny):
-    folder = folder_of("electra", tmp_path / "electra")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    with pytest.raises(BadBackbone, match=r"tensors of its config are not among its weights, first encoder.layer.2"):
-        KIND.fit(fit_of(tmp_path / "fit", tiny, weights=str(folder)))
 
 
 # Products of low rank.

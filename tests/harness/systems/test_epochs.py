@@ -1,7 +1,5 @@
 """Steps of systems' networks: cuts of a batch add up to the batch, and dropout belongs to the training's seed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +28,7 @@ class Config:
 class Linear(EpochTrained):
     """A linear model of four random numbers a row, with dropout of ``rate``."""
 
-    facts_of = read = logits = None
+    read = logits = None
 
     def __init__(self, rate=0.0, **settings):
         self.history = []

@@ -1,7 +1,5 @@
 """A study whose system is killed between two epochs goes on where it was, and ends with the same predictions."""
 
-from __future__ import annotations
-
 import json
 import signal
 

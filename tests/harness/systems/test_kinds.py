@@ -1,7 +1,5 @@
 """What every system that is no adapter keeps of its contract, and what the contract refuses."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.study.systems import SHIPPED, Fit, Kind, Place, Predicted, Sibling, kind_in, kind_of
+from harness.study.systems import SHIPPED, Kind, Place, Sibling, kind_in, kind_of
 from harness.systems.epochs import CHECKPOINT
 from tasks import metrics
 from tasks.errors import BadInput, BadStudy
@@ -236,12 +234,14 @@ REFUSED = [
     ("prompted", {"weights": "random-tiny", "model": "gpt-5"}, "model 'gpt-5' is of a server, and weights"),
     ("prompted", {"weights": "random-tiny", "repeats": 3}, "repeats 3 is of a server"),
     ("prompted", {"weights": "random-tiny", "url": "http://a/v1"}, "url 'http://a/v1' is of a server"),
+    ("prompted", {"chat": False}, "chat False is of weights that answer here, and none are named"),
+    ("prompted", {"ranking": "prior"}, "ranking 'prior' is of weights that answer here, and none are named"),
     ("seq2seq", {"lora_rank": 2, "epochs": 0}, "lora_rank 2 is to be trained in 0 epochs"),
 ]
 
 
 DECLARED = {  # how many fields say a range or words, so that none is lost
-    **{"bi-encoder": 9, "clsn": 14, "decoder": 7, "encoder": 8, "majority": 0, "micromodels": 2, "prompted": 11},
+    **{"bi-encoder": 9, "clsn": 14, "decoder": 7, "encoder": 8, "majority": 0, "micromodels": 2, "prompted": 12},
     **{"seq2seq": 7, "tfidf": 5},
 }
 
@@ -291,14 +291,6 @@ def test_the_majority_scores_the_floor_and_its_logits_are_frequencies(kind, tmp_
 @dataclasses.dataclass(frozen=True)
 class Config:
     rate: float = 0.1
-    layers: int = 2
-    reads: str = "both"
-    siblings: tuple[str, ...] = ("",)
-    is_frozen: bool = True
-
-    def __post_init__(self):
-        if self.reads not in ("both", "text"):
-            raise ValueError(f"reads {self.reads!r} is not one of both, text")
 
 
 def own_kind(**changes):
@@ -307,28 +299,6 @@ def own_kind(**changes):
     parts = {"__module__": "own", "config": Config, "fit": print, "load": print} | changes
     module.OwnKind = type("OwnKind", (Kind,), {name: value for name, value in parts.items() if value != "absent"})
     return kind_in(module, "own")
-
-
-def test_settings_take_the_kinds_of_their_defaults():
-    config = own_kind().configured({"rate": 1, "siblings": ["a", "b"]}, "study.toml")
-    assert config == Config(rate=1.0, siblings=("a", "b"))
-    assert type(config.rate) is float
-
-
-@pytest.mark.parametrize(
-    ("values", "refusal"),
-    [
-        ({"rat": 1.0}, "study.toml: unknown field 'rat'; did you mean 'rate'?"),
-        ({"layers": 2.5}, "study.toml: layers 2.5 is not a whole number"),
-        ({"layers": True}, "study.toml: layers True is not a whole number"),
-        ({"is_frozen": 1}, "study.toml: is_frozen 1 is not true or false"),
-        ({"siblings": [1]}, r"study.toml: siblings\[0\] 1 is not a text"),
-        ({"reads": "context"}, "study.toml: reads 'context' is not one of both, text"),
-    ],
-)
-def test_settings_that_a_system_has_not_are_refused_by_name(values, refusal):
-    with pytest.raises(BadStudy, match=refusal):
-        own_kind().configured(values, "study.toml")
 
 
 def test_a_file_that_lacks_a_part_of_the_contract_is_refused_by_it():
@@ -340,8 +310,3 @@ def test_a_file_that_lacks_a_part_of_the_contract_is_refused_by_it():
         own_kind(config=dict)
     with pytest.raises(BadStudy, match="no system 'majorty' is known here; did you mean 'majority'"):
         kind_of("majorty")
-
-
-def test_a_fit_has_no_place_for_a_test_row():
-    assert "test" not in {field.name for field in dataclasses.fields(Fit)}
-    assert Predicted(np.zeros((1, 2), np.float32)).spans is None

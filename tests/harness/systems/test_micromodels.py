@@ -1,7 +1,5 @@
 """Micromodels: sentences, features and steps by hand, the library's machine in numpy, and the door to a leak."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A T5 that is asked by an instruction: what it reads, how it ranks answers, what it learns, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -15,7 +13,7 @@ from harness.engines.remote import _of_rows
 from harness.study.backbone import BadBackbone, resolve
 from harness.study.plan import Pack
 from harness.study.systems import Place, kind_of
-from harness.systems.instructed import LEAST, Frame, Marks, PromptReader, frame_of
+from harness.systems.instructed import LEAST, Frame, Marks, PromptReader
 from harness.systems.seq2seq.network import LongerEmbedding, LongerHead, TrainedT5
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadInput
@@ -25,7 +23,6 @@ from tests.support.studies.small_study import small_study
 from tests.support.systems.options import by_a_pass_per_option
 from tests.support.systems.tiny_t5 import tiny_t5
 from tests.support.systems.trained import ASKS, SPOKEN, handed, ids_of, row_of, rows_of
-from tests.support.systems.whole_prompt import text_of
 
 KIND = kind_of("seq2seq")
 SMALL = {"weights": "random-tiny", "epochs": 2, "patience": 0, "batch_size": 16, "learning_rate": 3e-3, "tokens": 256}
@@ -86,21 +83,19 @@ def test_the_instruction_is_never_cut_and_the_outermost_turns_are_cut_first(earl
 
 
 def test_a_prompt_holds_the_instruction_the_turns_in_order_and_the_question_about_the_text():
-    text = text_of(row_of(["first"], "second", ["third"]), frame_of(ASKS))
-    assert text.splitlines() == [
-        "You are an annotator. Read what follows, which is a chat, and answer the question.",
-        "Definition: A level is what it is.",
-        "- first",
-        "- second",
-        "- third",
-        "Question: Is second no? Answer with no, no communication or much.",
-    ]
-    assert text_of(row_of([], "second", []), Frame()) == "- second\nsecond"
-    assert "Definition" not in text_of(row_of([], "t", []), frame_of(Instruction("{text}?", ("a", "b"))))
+    def prompt_of(row, asks=ASKS, **changes):
+        fitted = trained(asks, tokens=1024, **changes)
+        (prompt,) = fitted.read([row])
+        return fitted.tokenizer.backend.decode(list(prompt.ids))
 
-
-def test_braces_of_a_text_are_no_place_for_another():
-    assert "Question: Is {text} {0} no?" in text_of(row_of([], "{text} {0}", []), frame_of(ASKS))
+    assert prompt_of(row_of(["first"], "second", ["third"])) == (
+        "You are an annotator. Read what follows, which is a chat, and answer the question.\n"
+        "Definition: A level is what it is.- first- second- third"
+        "Question: Is second no? Answer with no, no communication or much."
+    )
+    assert prompt_of(row_of([], "second", []), instruction=False) == "- secondsecond"
+    assert "Definition" not in prompt_of(row_of([], "t", []), Instruction("{text}?", ("a", "b")))
+    assert "Question: Is {text} {0} no?" in prompt_of(row_of([], "{text} {0}", []))  # braces of a text stay
 
 
 def test_an_instruction_that_leaves_no_room_is_refused_with_the_tokens_that_it_needs():

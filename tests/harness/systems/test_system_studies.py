@@ -1,7 +1,5 @@
 """Studies that name systems: their files, plans, runs, and what every command says of them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

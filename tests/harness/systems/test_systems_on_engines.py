@@ -1,7 +1,5 @@
 """Systems that train networks whole, by options or by a server: their records are equal on every engine."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.harness.systems.test_own_systems import assert_same_predictions, engine, run_on

@@ -1,7 +1,5 @@
 """Tf-idf against scikit-learn's own pipeline, which keeps words where ours keeps buckets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer

@@ -1,8 +1,7 @@
 """Turns around the text: who asks for them is handed them, in every way to a row, and nobody else."""
 
-from __future__ import annotations
-
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -143,27 +142,16 @@ def test_later_turns_are_not_in_the_content_of_splits(toy_splits):
     assert after_hash(shuffled, 4) == after_hash(rich, 4)
 
 
-WINDOWS = {
-    **dict.fromkeys(("[1, 2, 3]", "[2]", "[]"), "window {} is not a list of 2 whole numbers"),
-    "[-1, 3]": "window[0] -1 is not a whole number from 0",
-    "[3, -2]": "window[1] -2 is not a whole number from 0",
-}
-
-
-@pytest.mark.parametrize(("value", "refusal"), WINDOWS.items())
-def test_a_window_that_is_no_pair_of_whole_numbers_is_refused_in_one_line(own, command, tmp_path, value, refusal):
-    arguments = ("plan", "tiny", "--store", tmp_path / "runs", "--system", FILE, "--set", f'systems=["{ASKS}"]')
-    code, _, err = command(*arguments, "--set", f"system.{ASKS}.window={value}")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert refusal.format(value) in err
-
-
-def test_a_field_called_window_that_is_something_else_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(systems, "_own", {})
+def test_a_window_that_is_no_pair_of_whole_numbers_is_refused_in_one_line(own, tmp_path):
     (tmp_path / "odd.py").write_text(FILE.read_text().replace(WINDOW_LINE, "    window: int = 3\n"))
     add_files([tmp_path / "odd.py"])
-    with pytest.raises(BadStudy, match=r"own.toml: window 3 is not a list of 2 whole numbers from 0"):
-        kind_of("odd").configured({}, "own.toml")
+    for name, settings, refusal in (
+        *((ASKS, {"window": odd}, f"{odd} is not a list of 2 whole numbers") for odd in ([1, 2, 3], [])),
+        (ASKS, {"window": [-1, 3]}, "window[0] -1 is not a whole number from 0"),
+        ("odd", {}, "window 3 is not a list of 2 whole numbers from 0"),
+    ):
+        with pytest.raises(BadStudy, match=re.escape(refusal)):
+            kind_of(name).configured(settings, "own.toml")
 
 
 # A study of turns of a conversation, scored and probed.

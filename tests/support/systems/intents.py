@@ -3,13 +3,10 @@
 Intents depend on empathy as Table 2 of Jiang et al. 2023 counts them; the paper's own intents were never published.
 """
 
-from __future__ import annotations
-
 import csv
-import random
 from pathlib import Path
 
-from tasks.synthetic.lexicon import weighted_index
+from tasks.synthetic.lexicon import Draws
 from tests.support.entry_files import write_rows
 
 ROWS = 400
@@ -47,7 +44,7 @@ def write_entry(folder: Path, entry: str = ENTRY) -> None:
     (folder / "iempathize_intent.toml").write_text(entry, encoding="utf-8")
 
 
-def write_intents(folder: Path, rng: random.Random) -> None:
+def write_intents(folder: Path, rng: Draws) -> None:
     """Write an intent for every row of the empathy file that is there, drawn by its label from Table 2."""
     with (folder / TEXTS).open(encoding="cp1252", newline="") as file:
         labels = [int(row["label"]) for row in csv.DictReader(file)]
@@ -55,6 +52,6 @@ def write_intents(folder: Path, rng: random.Random) -> None:
     write_rows(folder / "intents.csv", [{"row": str(row), "intent": intent} for row, intent in enumerate(intents)])
 
 
-def intent_of(rng: random.Random, empathy: int) -> str:
+def intent_of(rng: Draws, empathy: int) -> str:
     """An intent as often as Table 2 counts it beside this class of empathy."""
-    return INTENTS[weighted_index(rng, [counts[empathy] for counts in COUNTS.values()])]
+    return INTENTS[rng.weighted_index([counts[empathy] for counts in COUNTS.values()])]

@@ -1,7 +1,5 @@
 """What a model that answers by options says of each, by plain forward passes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tiny random T5s in folders of their own, encoder and decoder, with a token per word of what tests say."""
 
-from __future__ import annotations
-
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration, T5TokenizerFast

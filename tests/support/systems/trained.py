@@ -1,7 +1,5 @@
 """Rows whose text tells their label, what a system is handed of them, and trainings by their settings."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What was paid for is kept: kills at any moment, damaged files, two processes, and a cap that is never passed."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

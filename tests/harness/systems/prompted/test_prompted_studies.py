@@ -1,7 +1,5 @@
 """Studies with a prompted model: records, keys, plans, refusals, and what never leaves or is never written."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import socket

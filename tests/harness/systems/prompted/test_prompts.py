@@ -1,7 +1,5 @@
 """How a row is asked about, and which option an answer names."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

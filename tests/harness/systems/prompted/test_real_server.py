@@ -1,21 +1,32 @@
-"""A real server of another project, with a tiny random model, asked by a study from end to end."""
+"""A real server of another project, asked by a study from end to end, and beside the weights that it serves."""
 
-from __future__ import annotations
-
+import dataclasses
 import os
 import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import pytest
+import torch
 
+from harness.study.systems import kind_of
+from harness.systems import smollm2
+from harness.systems.answering import answering
+from harness.systems.prompted.prompts import TEMPLATES, prompt_of
+from harness.systems.weights import resolve_answering
 from tests.support.studies.small_study import small_study
+from tests.support.systems.trained import ASKS, row_of
 
 MODEL = "tiny-model"
 NEEDED = ("fastapi", "openai", "pydantic", "uvicorn")
 ABSENT = [name for name in NEEDED if find_spec(name) is None]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(ABSENT), reason=f"transformers serve needs {', '.join(ABSENT)}"),
+]
 SLOWEST = 300.0  # seconds until the server listens; it is waited for no longer, and never measured
 
 
@@ -40,17 +51,16 @@ def tiny_model(folder):
     LlamaForCausalLM(LlamaConfig(vocab_size=len(words), **sizes, **tokens)).save_pretrained(folder)
 
 
-@pytest.fixture
-def server(tmp_path):
-    """The server's process and address; it serves what lies in its working folder."""
-    tiny_model(tmp_path / MODEL)
+@contextmanager
+def serving(folder):
+    """The server's process and address; it serves what lies in this folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     serve = [sys.executable, "-m", "transformers.commands.transformers_cli", "serve"]
     words = [*serve, "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, "HF_HUB_OFFLINE": "1"}, **quiet)
+    process = subprocess.Popen(words, cwd=folder, env={**os.environ, "HF_HUB_OFFLINE": "1"}, **quiet)
     try:
         end = time.monotonic() + SLOWEST
         while process.poll() is None and time.monotonic() < end:
@@ -65,8 +75,14 @@ def server(tmp_path):
         process.wait()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(bool(ABSENT), reason=f"transformers serve needs {', '.join(ABSENT)}")
+@pytest.fixture
+def server(tmp_path):
+    """A server of a tiny random model."""
+    tiny_model(tmp_path / MODEL)
+    with serving(tmp_path) as process_and_url:
+        yield process_and_url
+
+
 def test_a_tiny_model_behind_transformers_serve_answers_a_study(server, tmp_path):
     process, url = server
     settings = ('systems=["prompted"]', "transfers=false", 'tasks=["epitome_er"]', "max_val=4", "max_test=6")
@@ -84,3 +100,18 @@ def test_a_tiny_model_behind_transformers_serve_answers_a_study(server, tmp_path
     again = small_study(tmp_path / "first", *settings, *own)
     assert again.run().is_complete  # nobody is there who could be asked
     assert again.store.get(cell.key).results == results
+
+
+@pytest.mark.skipif(not all(map(find_spec, smollm2.PACKAGES)), reason=f"needs {', '.join(smollm2.PACKAGES)}")
+def test_a_server_and_the_weights_that_it_serves_say_the_same(tmp_path):
+    """By their likeliest tokens, in the template of the weights' chat, which the server fills and we do."""
+    (tmp_path / MODEL).symlink_to(smollm2.smollm2())
+    rows = [row_of(["I lost my job."], text, []) for text in ("I am sorry to hear that.", "Why?", "No.")]
+    prompts = [prompt_of(TEMPLATES["annotator"], ASKS, (), row) for row in rows]
+    served = kind_of("prompted").configured({"model": MODEL, "timeout": 600.0, "in_flight": 1}, "test")
+    with serving(tmp_path) as (_, url):
+        asker = dataclasses.replace(served, url=url).asker(tmp_path / "answers", served.form)
+        said = [answer.text for (answer,) in asker.ask(prompts)]
+    model = answering(resolve_answering("smollm2"), torch.device("cpu"), chat=True)
+    assert model.answers([model.ids(prompt) for prompt in prompts], served.answer_tokens) == said
+    assert all(said)

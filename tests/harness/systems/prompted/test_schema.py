@@ -1,7 +1,5 @@
 """Answers that a server is to hold to a JSON schema: what is asked for, how they are read, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One server and everything that goes wrong with it: each fault, the server's own delays, and where a key goes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import socket
