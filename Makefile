@@ -16,7 +16,7 @@ demo: $(INSTALLED)
 
 # The full grid of muddy-waters in small, from raw files to a comparison, before jobs are submitted.
 smoke: $(INSTALLED)
-	$(VENV)/bin/python -m tests.support.grid_smoke
+	$(VENV)/bin/python -m benchmarks.drills.grid_smoke
 
 test: $(INSTALLED)
 	$(TESTS) -m 'not slow and not simulation and not gpu and not cluster and not browser'
@@ -49,7 +49,7 @@ bench: $(INSTALLED)
 	$(VENV)/bin/python -m benchmarks.steps.engines --lanes 9 --mean 120 --ways trainer-dynamic bare bare-sorted lanes
 
 soak: $(INSTALLED)
-	$(VENV)/bin/python -m tests.support.faults.soak --kills 100
+	$(VENV)/bin/python -m benchmarks.drills.soak --kills 100
 
 calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m benchmarks.calibrations.mixed docs/calibration.csv
@@ -64,6 +64,7 @@ calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m benchmarks.calibrations.forecasts docs/power_forecast.csv
 	$(VENV)/bin/python -m benchmarks.grids.alternatives docs/tried_calibration.csv
 	$(VENV)/bin/python -m benchmarks.calibrations.suggestions docs/suggest_calibration.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.questions docs/questions_calibration.csv
 
 wheel: $(INSTALLED)
 	rm -rf build dist

@@ -1,7 +1,5 @@
 """`make smoke`: the full grid in small, by the commands that its page names."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 
@@ -9,9 +7,9 @@ import pandas as pd
 import pytest
 
 from adapters_store import Store
+from benchmarks.drills import grid_smoke
 from harness.cli.main import parser
 from harness.study.file import load_study
-from tests.support import grid_smoke
 
 
 def test_every_command_can_be_typed_and_writes_only_where_it_is_told(tmp_path):

@@ -1,7 +1,5 @@
 """The list of small wrong changes names what stands in the product, and tests that are there."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

@@ -94,15 +94,6 @@ class Tally:
     again: int = 0
     changed: int = 0
 
-    def __str__(self) -> str:
-        """The counts in words."""
-        good = sum(kills for kills, is_same in zip(self.kills, self.survived, strict=True) if is_same)
-        return (
-            f"{good} of {sum(self.kills)} kills led to the uninterrupted tables ({len(self.kills)} studies of {CELLS}"
-            f" cells); {self.trained} trainings came to their end, {self.again} of cells that were stored;"
-            f" {self.changed} finished records were touched"
-        )
-
 
 def kill_and_continue(folder, kills, seed, whole, options=(), tally=None):
     """Kill one study at most so many times, let it end, and compare its tables with those of the ``whole`` one."""

@@ -5,8 +5,8 @@ BPE of its own, 32 rows and one epoch a cell: ``muddy-waters`` is planned, train
 stand-in of ``reference`` on another random encoder. It needs no data, no network and no GPU, and its numbers mean
 nothing. What is left behind in ``--keep`` is an ordinary store with ordinary results.
 
-    python -m tests.support.grid_smoke
-    python -m tests.support.grid_smoke --only-target epitome_er --keep smoke    # 18 baselines and one column
+    python -m benchmarks.drills.grid_smoke
+    python -m benchmarks.drills.grid_smoke --only-target epitome_er --keep smoke    # 18 baselines and one column
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Kills ``tiny`` again and again, in lanes and one by one, and prints what came of it.
 
-python -m tests.support.faults.soak --kills 100. Exit code 1 if a study did not end with the tables of one that was left
+python -m benchmarks.drills.soak --kills 100. Exit code 1 if a study did not end with the tables of one that was left
 alone, or something finished was trained again.
 """
 
@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.faults.kill_drill import LANES, Tally, kill_and_continue, tables, two_drivers, whole_run
+from tests.support.faults.kill_drill import CELLS, LANES, Tally, kill_and_continue, tables, two_drivers, whole_run
 
 WAYS = ((), LANES)
 
@@ -28,7 +28,7 @@ def main():
             way = number % len(WAYS)
             place, left = Path(folder) / str(number), options.kills - sum(tally.kills)
             kill_and_continue(place, left, options.seed + number, wholes[way], WAYS[way], tally)
-            say(f"{'lanes' if way else 'one by one'}: {tally}")
+            say(f"{'lanes' if way else 'one by one'}: {counts(tally)}")
         for number, way in enumerate(WAYS):
             codes, _, counted = two_drivers(Path(folder) / f"two-{number}", way)
             is_same = tables(Path(folder) / f"two-{number}" / "runs") == wholes[number]
@@ -42,6 +42,16 @@ def main():
 
 def _whole(store, way):
     return tables(whole_run(store, *way))
+
+
+def counts(tally):
+    """The counts in words."""
+    good = sum(kills for kills, is_same in zip(tally.kills, tally.survived, strict=True) if is_same)
+    return (
+        f"{good} of {sum(tally.kills)} kills led to the uninterrupted tables ({len(tally.kills)} studies of {CELLS}"
+        f" cells); {tally.trained} trainings came to their end, {tally.again} of cells that were stored;"
+        f" {tally.changed} finished records were touched"
+    )
 
 
 def say(text):
