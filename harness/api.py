@@ -233,8 +233,8 @@ class Study:
         hardware = Device(device)
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
         seeds = (self.config.seeds[0] if seed is None else seed,)
-        own = dataclasses.replace(self.config, seeds=seeds, device=device)
-        search = search_for(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
+        config = dataclasses.replace(self.config, seeds=seeds, device=device)
+        search = search_for(config, self.registry, folder, self.store, task, intermediate, ids=self.ids)
         search = dataclasses.replace(
             search, methods=tuple(methods) or search.methods, is_halving=is_halving, device=hardware
         )
@@ -466,23 +466,11 @@ class DryRunFailed(BadInput):
     """The task does not train."""
 
 
-@dataclasses.dataclass(frozen=True)
-class DryRun:
-    """The result of a dry run; its scores say nothing about the task, because the training was far too short."""
-
-    n_train: int
-    epochs: int
-    score: float | None
-    floor: float
-    metric: str
-    flags: tuple[str, ...]
-    seconds: float
-
-
-def dry_run(task: str, registry: Sequence[Path], data: Path, backbone: str) -> DryRun:
+def dry_run(task: str, registry: Sequence[Path], data: Path, backbone: str) -> dict[str, Any]:
     """Train the task alone on at most ``DRY_ROWS`` rows of each split in a store that is then thrown away.
 
-    DryRunFailed when a cell fails.
+    What came of it: ``n_train``, ``epochs``, ``seconds``, and a ``score`` by the ``metric`` with its ``floor`` and
+    ``flags``, which say nothing about the task, because the training is far too short. DryRunFailed when a cell fails.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -498,15 +486,9 @@ def dry_run(task: str, registry: Sequence[Path], data: Path, backbone: str) -> D
         for cell, reason in (*report.failed, *report.not_run):
             raise DryRunFailed(f"{cell.label} does not train: {reason}")
         results = study.store.get(report.done[-1].key).results
-    return DryRun(
-        n_train=results["n_train"],
-        epochs=DRY_EPOCHS,
-        score=results["test"],
-        floor=results["floor"],
-        metric=results["metric"],
-        flags=tuple(results["flags"]),
-        seconds=time.perf_counter() - started,
-    )
+    facts = {"n_train": results["n_train"], "epochs": DRY_EPOCHS, "score": results["test"]}
+    facts |= {name: results[name] for name in ("floor", "metric", "flags")}
+    return facts | {"seconds": time.perf_counter() - started}
 
 
 def probe_stored(
@@ -532,11 +514,11 @@ def probe_stored(
     def splits_of(task: str) -> Splits:
         return stored_splits(store, manifest, task, data, ids=ids, registry=registry)
 
-    asked = asked_of(store, manifest, systems, tasks)
-    cells = [cell for contestants in asked.values() for contestant in contestants for cell in contestant.cells]
+    by_task = asked_of(store, manifest, systems, tasks)
+    cells = [cell for contestants in by_task.values() for contestant in contestants for cell in contestant.cells]
     probe = Probe(store, manifest, splits_of, device)
     every = [ProbedCell(cell.key, cell.target, cell.system) for cell in cells]
     probe.run(every, watch)
     counts, missing = inserted(store, manifest, every, conversations, device) if conversations else ([], {})
     left_out = not_asked(store, manifest) | probe.missing | missing
-    return Probed(probes(store, manifest, asked), inserted_frame(counts, asked), left_out)
+    return Probed(probes(store, manifest, by_task), inserted_frame(counts, by_task), left_out)

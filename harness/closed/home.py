@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 import harness
@@ -155,7 +154,7 @@ class _Packs:
         self.carried.update(cell.key for cell in cells)
         recipe = Recipe.of(cells)
         _, parts, tokenizer = encoded(cells[0], self.plan.backbone, self.plan.splits[cells[0].target])
-        rows = {name: self._kept("rows", tensors_of(part, has_labels=name != "test")) for name, part in parts.items()}
+        rows = {name: self._keep("rows", tensors_of(part, has_labels=name != "test")) for name, part in parts.items()}
         start, random = self._start(recipe)
         names = ("target", "intermediate", "seed", "setting", "role", "key")
         return {
@@ -173,7 +172,7 @@ class _Packs:
         if name not in self._starts:
             network = with_target(recipe, self.plan.backbone)
             pair = fresh(network, recipe.target), random_adapter(network, recipe)
-            first, second = ({"tensors": self._kept("start", weights), "names": list(weights)} for weights in pair)
+            first, second = ({"tensors": self._keep("start", weights), "names": list(weights)} for weights in pair)
             self._starts[name] = first, second
         return self._starts[name]
 
@@ -185,9 +184,9 @@ class _Packs:
         if key in self.carried:
             return {"cell": key}
         weights = parent_adapter(self.store, key, str(cell.intermediate))
-        return {"tensors": self._kept("adapter", weights), "names": list(weights)}
+        return {"tensors": self._keep("adapter", weights), "names": list(weights)}
 
-    def _kept(self, kind: str, tensors: Mapping[str, Tensor]) -> str:
+    def _keep(self, kind: str, tensors: Mapping[str, Tensor]) -> str:
         prefix = f"{kind}/{digest(tensors)}"
         self.tensors.update({f"{prefix}/{name}": value for name, value in tensors.items()})
         return prefix
@@ -234,9 +233,14 @@ def _store(plan: Plan, store: Store, cell: Cell, arrival: Arrival, rows: Rows, p
             raise BadInput(f"{path}: {cell.label}: its {name} rows were others than those here; pack the study again")
     recipe = Recipe.of([cell])
     logits = {name: value.numpy() for name, value in outcome.logits.items()}
-    _check(path, cell, recipe, logits, facts, parts)
-    score = math.nan if facts["validation"] is None else facts["validation"]
-    fitted = KeptEpoch(facts["best_epoch"], score, facts["history"])
+    for name in ("validation", "test"):
+        expected = (len(parts[name].rows), recipe.outputs)
+        if name not in logits or logits[name].shape != expected:
+            raise BadInput(f"{path}: {cell.label}: its {name} logits are not {expected}; train it again")
+    claim, score = facts["validation"], metrics.score(recipe.metric, parts["validation"].labels, logits["validation"])
+    if not (abs(score - claim) <= EQUAL if isinstance(claim, float) else math.isnan(score)):
+        raise BadInput(f"{path}: {cell.label}: validation {claim} there, {score:.6f} from its logits; train it again")
+    fitted = KeptEpoch(facts["best_epoch"], math.nan if claim is None else claim, facts["history"])
     chunk = facts["provenance"]["chunk"]
     trained = Trained(None, rows, logits, fitted, cut=cuts_of(parts), proofs=facts["proofs"], lanes=chunk)
     result = CellResult(cell, recipe, plan.splits[cell.target].task, [trained])
@@ -252,23 +256,3 @@ def _store(plan: Plan, store: Store, cell: Cell, arrival: Arrival, rows: Rows, p
     with store.staging() as staged:
         result.write_files(staged, with_weights=False)
         store.put(cell.key, spec=dict(cell.spec), results=result.numbers_and_flags(), provenance=origin, folder=staged)
-
-
-def _check(
-    path: Path,
-    cell: Cell,
-    recipe: Recipe,
-    logits: Mapping[str, np.ndarray],
-    facts: Mapping[str, object],
-    parts: Mapping[str, Part],
-) -> None:
-    """BadInput unless there are logits of every row, and validation scores as the node has computed them."""
-    for name in ("validation", "test"):
-        expected = (len(parts[name].rows), recipe.outputs)
-        if name not in logits or logits[name].shape != expected:
-            raise BadInput(f"{path}: {cell.label}: its {name} logits are not {expected}; train it again")
-    score = metrics.score(recipe.metric, parts["validation"].labels, logits["validation"])
-    there = facts["validation"]
-    is_equal = math.isnan(score) if not isinstance(there, float) else abs(score - there) <= EQUAL
-    if not is_equal:
-        raise BadInput(f"{path}: {cell.label}: validation {there} there, {score:.6f} from its logits; train it again")

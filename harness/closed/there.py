@@ -175,9 +175,9 @@ class TrainedCell:
 def write_outcomes(path: Path, outcomes: Mapping[str, TrainedCell]) -> None:
     """Write outcomes by key into one file, which is whole or not there."""
     tensors = {
-        f"{key}/{name}": value.contiguous() for key, own in outcomes.items() for name, value in own.logits.items()
+        f"{key}/{name}": value.contiguous() for key, cell in outcomes.items() for name, value in cell.logits.items()
     }
-    facts = json.dumps({key: own.facts for key, own in outcomes.items()}, allow_nan=False)
+    facts = json.dumps({key: cell.facts for key, cell in outcomes.items()}, allow_nan=False)
     with atomic(path) as part:
         save_file(tensors, part, {"schema": str(SCHEMA), "facts": facts, "digest": digest(tensors)})
 
@@ -195,10 +195,10 @@ def read_outcomes(paths: Sequence[Path]) -> Iterator[tuple[Path, str, TrainedCel
             raise BadInput(f"{path}: no outcomes of a closed node ({type(problem).__name__}); copy it again") from None
         if not is_whole:
             raise BadInput(f"{path}: differs from what was written there; copy it again")
-        for key, own in facts.items():
+        for key, cell_facts in facts.items():
             start = f"{key}/"
             logits = {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
-            yield path, key, TrainedCell(logits, own)
+            yield path, key, TrainedCell(logits, cell_facts)
 
 
 # The frozen encoder without the library that has it: BERT and RoBERTa from named tensors, in torch alone, as far as
@@ -227,8 +227,8 @@ class Embeddings(nn.Module):
     def forward(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """``[b, t, d]`` of token ids and segments ``[b, t]``; without segments all are 0."""
         if self.pads_first:
-            own = (input_ids != self.pad).int()
-            positions = (own.cumsum(1).type_as(own) * own).long() + self.pad
+            mask = (input_ids != self.pad).int()
+            positions = (mask.cumsum(1).type_as(mask) * mask).long() + self.pad
         else:
             positions = torch.arange(input_ids.shape[1], device=input_ids.device).unsqueeze(0)
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -351,11 +351,11 @@ class TimedCall:
         config = json.loads((part_of(self.parcel.folder, 1) / CONFIG).read_text(encoding="utf-8"))
         # what ``freeze`` takes apart, from FIELDS of a config and tensors whose names start with PARTS
         tensors = self.parcel.group("backbone")
-        own = SimpleNamespace(**config)
-        layers = [_layer(own, tensors, f"encoder.layer.{depth}") for depth in range(own.num_hidden_layers)]
-        embeddings = Embeddings(own, tensors)
+        settings = SimpleNamespace(**config)
+        layers = [_layer(settings, tensors, f"encoder.layer.{depth}") for depth in range(settings.num_hidden_layers)]
+        embeddings = Embeddings(settings, tensors)
         base = SimpleNamespace(embeddings=embeddings, encoder=SimpleNamespace(layer=layers), parameters=list)
-        return SimpleNamespace(base_model=base, config=own)
+        return SimpleNamespace(base_model=base, config=settings)
 
     def _missing(self, pack: Mapping[str, Any]) -> list[Cell]:
         """The cells of a pack that have no outcome, or whose adapter has gone that others need."""
@@ -371,8 +371,8 @@ class TimedCall:
     @cached_property
     def _needed(self) -> set[str]:
         """Cells on which others stand that had no outcome when this call began."""
-        grounds = [(key, own) for pack in self.parcel.plan["packs"] for key, own in pack["stands_on"].items()]
-        return {own["cell"] for key, own in grounds if "cell" in own and key not in self._outcomes}
+        grounds = [(key, ground) for pack in self.parcel.plan["packs"] for key, ground in pack["stands_on"].items()]
+        return {ground["cell"] for key, ground in grounds if "cell" in ground and key not in self._outcomes}
 
     def _adapter(self, key: str) -> Path:
         """Where the adapter of a cell is kept on which others stand."""
@@ -435,10 +435,10 @@ class TimedCall:
         ground = pack["stands_on"][cell.key]
         return load_file(self._adapter(ground["cell"])) if "cell" in ground else self._start(ground)
 
-    def _watch(self, what: str, epoch: int, epochs: int) -> None:
+    def _watch(self, label: str, epoch: int, epochs: int) -> None:
         """Hear of the epoch at which a training is taken up, and of each that ends; TimeIsUp after one of those."""
-        print(f"{datetime.now(UTC):%H:%M:%S} {what}: epoch {epoch} of {epochs}", flush=True)
-        begun = self._begun.setdefault(what, epoch)
+        print(f"{datetime.now(UTC):%H:%M:%S} {label}: epoch {epoch} of {epochs}", flush=True)
+        begun = self._begun.setdefault(label, epoch)
         if begun < epoch < epochs and time.monotonic() > self.until:
             raise TimeIsUp
 

@@ -28,8 +28,7 @@ def cluster_engine(name: str, study: StudyConfig, store: Path) -> Engine:
     from harness.study.config import Ray, Slurm
 
     if name == "slurm":
-        from harness.engines.slurm_engine import SlurmEngine
-        from harness.engines.slurm_scripts import check_paths
+        from harness.engines.slurm_engine import SlurmEngine, check_paths
 
         check_paths(store)
         return SlurmEngine(record_of(Slurm, study.slurm))

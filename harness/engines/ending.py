@@ -1,7 +1,5 @@
 """Ends what runs or is queued for a study: processes of this machine, and jobs of Slurm, but nothing of others."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -113,18 +111,18 @@ def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
     ended = {job: STAYS if pack in left else "ended" for pack, job in alive.items()}
     if queue is not None:
         ended |= {note.job: f"was over; {seen.reason}" for note, seen in queue.items() if seen.is_anothers}
-    return [f"job {job} {what}" for job, what in ended.items()], set(alive)
+    return [f"job {job} {end}" for job, end in ended.items()], set(alive)
 
 
 def _cure(note: notes.Progress, study: str) -> str:
-    what = f"{note.label} goes on, {location(note)}:"
+    start = f"{note.label} goes on, {location(note)}:"
     if note.engine == "slurm":
-        return f"{what} where its cluster answers: scancel {note.job if JOB.fullmatch(note.job) else 'JOB'}"
+        return f"{start} where its cluster answers: scancel {note.job if JOB.fullmatch(note.job) else 'JOB'}"
     if note.engine == "ray":
-        return f"{what} its jobs end with the run that sent them; there, empathy-transfer run {study} --cancel"
+        return f"{start} its jobs end with the run that sent them; there, empathy-transfer run {study} --cancel"
     if note.host == socket.gethostname():
-        return f"{what} not started by a command of this program for this store; if it is yours: kill {note.pid}"
-    return f"{what} there, empathy-transfer run {study} --cancel"
+        return f"{start} not started by a command of this program for this store; if it is yours: kill {note.pid}"
+    return f"{start} there, empathy-transfer run {study} --cancel"
 
 
 def _take_away(store: Store, pack: str) -> None:

@@ -4,8 +4,6 @@
 processes than from threads, so `WorkersEngine` runs packs in processes of few threads each.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -92,9 +90,9 @@ class Runner:
 
         note = note_of(self.store, id, pack, self.job)
 
-        def watch(what: str, epoch: int, epochs: int) -> None:
-            note.watch(what, epoch, epochs)
-            self.watch(what, epoch, epochs)
+        def watch(label: str, epoch: int, epochs: int) -> None:
+            note.watch(label, epoch, epochs)
+            self.watch(label, epoch, epochs)
 
         for cell in pack.cells:
             notes.forget(self.store, cell.key)
@@ -247,5 +245,5 @@ def _run(pack: Pack) -> list[Outcome]:
     return list(_here["function"](pack))
 
 
-def _report(what: str, epoch: int, epochs: int) -> None:
-    _here["reports"].put((what, epoch, epochs))
+def _report(label: str, epoch: int, epochs: int) -> None:
+    _here["reports"].put((label, epoch, epochs))

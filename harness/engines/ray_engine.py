@@ -4,8 +4,6 @@ The cluster is one that exists, or one of this machine's own that lives as long 
 `harness.engines.ray_tasks`, which is imported once a cluster is connected.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

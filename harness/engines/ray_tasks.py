@@ -3,8 +3,6 @@
 This module is imported only when a cluster is connected: Ray reads its environment once, when it is first imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,8 +57,16 @@ class Tasks:
                 ended, _ = ray.wait(list(self.running), num_returns=len(self.running), timeout=POLL_SECONDS)
                 for reference in ended:
                     yield from self._end(reference)
-        finally:
-            self._stop()
+        finally:  # stop the tasks that still run, and remove their notes
+            left = list(self.running)
+            try:
+                for reference in left:
+                    ray.cancel(reference)
+                if left:
+                    ray.wait(left, num_returns=len(left), timeout=GRACE_SECONDS)
+            finally:
+                for note in self.notes.values():
+                    note.end()
 
     def _submit(self, step: Step) -> None:
         references = map(self.newest.__getitem__, sorted(step.after))
@@ -81,8 +87,8 @@ class Tasks:
         problem = _problem(ended)
         if problem is not None:
             self.dead.add(ended)
-            known, _ = ray.wait(list(after), num_returns=len(after), timeout=0) if after else ([], [])
-            for reference in known:
+            ready, _ = ray.wait(list(after), num_returns=len(after), timeout=0) if after else ([], [])
+            for reference in ready:
                 yield from self._end(reference)
             if self.dead.intersection(after):
                 self._submit(step)
@@ -95,18 +101,6 @@ class Tasks:
                 note.fail(outcome.cell.key, outcome.cell.label, lost, "")
         note.end()
         yield from outcomes
-
-    def _stop(self) -> None:
-        """Stop the tasks that still run, and remove their notes."""
-        left = list(self.running)
-        try:
-            for reference in left:
-                ray.cancel(reference)
-            if left:
-                ray.wait(left, num_returns=len(left), timeout=GRACE_SECONDS)
-        finally:
-            for note in self.notes.values():
-                note.end()
 
 
 def run_pack(pack: RemotePack, job: Job, *after: Sequence[str]) -> list[str]:

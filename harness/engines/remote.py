@@ -129,10 +129,10 @@ class RemotePack:
             tasks, ids = [registry.task(name) for name in names], Path(launch.ids) if launch.ids else None
             splits = {task.id: load(task, Path(launch.data), launch.splits, ids) for task in tasks}
             backbone = resolve(launch.backbone)
-            for what, identity, planned in (*_of_rows(pack, splits), *_of_system(pack, backbone)):
+            for subject, identity, planned in (*_of_rows(pack, splits), *_of_system(pack, backbone)):
                 if identity != planned:
                     raise OtherInputs(
-                        f"{what} differ here from what was planned ({identity} is not {planned}); "
+                        f"{subject} differ here from what was planned ({identity} is not {planned}); "
                         "give every machine the same files and run again"
                     )
             device = Device(launch.device)
@@ -182,5 +182,5 @@ def _of_system(pack: Pack, backbone: Backbone) -> Iterator[tuple[str, object, ob
     if "file_sha256" in spec:
         yield f"file of system {spec['system']}", kind_of(spec["system"]).file_sha256, spec["file_sha256"]
     if "identity" in spec:
-        kind, what = kind_of(spec["system"]), f"files of system {spec['system']}"
-        yield what, dict(kind.identity(kind.configured({**spec["config"], **pack.first.local}, what))), spec["identity"]
+        kind, name = kind_of(spec["system"]), f"files of system {spec['system']}"
+        yield name, dict(kind.identity(kind.configured({**spec["config"], **pack.first.local}, name))), spec["identity"]

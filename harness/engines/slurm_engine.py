@@ -1,19 +1,22 @@
 """The Slurm engine: packs become jobs, submitted by submitit; queue and store say what became of them.
 
-A driver only submits and watches. Every few seconds it looks at the queue, takes the outcomes of jobs that have ended
-from the store, joins jobs that another driver has submitted for the same cells, and submits what can start.
+First how packs become jobs: in which arrays, after which other jobs, with which options of sbatch. A driver only
+submits and watches. Every few seconds it looks at the queue, takes the outcomes of jobs that have ended from the store,
+joins jobs that another driver has submitted for the same cells, and submits what can start.
 """
-
-from __future__ import annotations
 
 import logging
 import math
+import os
 import re
+import shlex
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -22,12 +25,143 @@ from adapters_store import Store
 from harness.engines import slurm_queue
 from harness.engines.remote import Launch
 from harness.engines.slurm_job import PackJob, job_of
-from harness.engines.slurm_queue import GONE, JobStatus
-from harness.engines.slurm_scripts import MOST_TIMEOUTS, PYTHON, folder_of, make_private, parameters, submit_all
+from harness.engines.slurm_queue import GONE, MOST_IN_AN_ARRAY, JobStatus, job_name, site
 from harness.run.grid import Outcome, RunPack, Step, startable
 from harness.run.notes import Noted, Progress, progress
 from harness.study.config import Slurm
 from tasks.errors import BadInput
+
+MOST_TIMEOUTS = 100  # of one job, each of them followed by a requeue
+# A job ignores SIGTERM until submitit and PackJob handle it. Otherwise a job that is preempted while it imports torch
+# would fail for good, and with it all jobs that wait for it; ignoring SIGTERM, it is killed after its time of grace and
+# requeued.
+PYTHON = f"""sh -c 'trap "" TERM; exec "$0" "$@"' {shlex.quote(sys.executable)}"""
+
+Submit = Callable[[Sequence[Step], Sequence[str]], Sequence[str]]
+
+
+def parameters(options: Slurm, launch: Launch, needs: Sequence[str]) -> dict[str, Any]:
+    """The parameters of submitit for jobs that start after those named in ``needs``; each call replaces all of them."""
+    stated = {name: getattr(options, name) or None for name in ("partition", "account", "gres", "mem")}
+    return {
+        **stated,
+        "job_name": job_name(launch.study),
+        "wckey": None,
+        "time": options.time,
+        "nodes": 1,
+        "ntasks_per_node": 1,
+        "cpus_per_task": options.cpus_per_task,
+        # from 22.05 on, srun does not take it over from sbatch
+        "srun_args": [f"--cpus-per-task={options.cpus_per_task}"],
+        "signal_delay_s": options.signal_delay,
+        "array_parallelism": options.throttle or MOST_IN_AN_ARRAY,
+        "additional_parameters": {"requeue": True, **options.extra},
+        "setup": [*options.setup, "export PYTHONSAFEPATH=1"],
+        "stderr_to_stdout": True,
+        "use_srun": True,  # without it USR2 does not reach the job
+        "dependency": f"afterok:{':'.join(needs)}" if needs else None,
+    }
+
+
+def submit_all(
+    steps: Sequence[Step], jobs: dict[str, str], submit: Submit, *, is_throttled: bool, most: int = MOST_IN_AN_ARRAY
+) -> None:
+    """Submit packs, each after the jobs that train its intermediates; ``jobs``, ids by pack id, is added to.
+
+    Packs that wait for the same jobs share arrays of at most ``most`` jobs. A throttle counts within an array, so with
+    a throttle all packs that wait for any job share arrays.
+    """
+    left = list(steps)
+    while left:
+        unsubmitted = {step.pack.id for step in left}
+        ready = [step for step in left if not step.after & unsubmitted]
+        left = [step for step in left if step.after & unsubmitted]
+        needs = {step.pack.id: frozenset(jobs[pack] for pack in step.after if pack in jobs) for step in ready}
+        if is_throttled:
+            union = frozenset[str]().union(*needs.values())
+            needs = {id: union if waits else waits for id, waits in needs.items()}
+        for shared in dict.fromkeys(needs.values()):
+            alike = [step for step in ready if needs[step.pack.id] == shared]
+            for start in range(0, len(alike), most):
+                array = alike[start : start + most]
+                ids = submit(array, sorted(shared))
+                jobs |= {step.pack.id: id for step, id in zip(array, ids, strict=True)}
+
+
+def folder_of(launch: Launch) -> Path:
+    """The folder of submitit's pickles and logs, one for each user, since who may write there can run code.
+
+    ``%j`` stands for the job. BadInput for a store whose path cannot stand in a job's script.
+    """
+    check_paths(Path(launch.store))
+    return Path(launch.store) / "jobs" / "slurm" / str(os.getuid()) / "%j"
+
+
+def check_paths(store: Path) -> None:
+    """BadInput if the path of the store or this Python's cannot stand in a job's script.
+
+    A line break would add a line to sbatch's options, and in the name of a log Slurm expands what follows a ``%``,
+    unless there is a backslash.
+    """
+    paths = {"store": str(store.resolve()), "Python": sys.executable}
+    for noun, path in paths.items():
+        if not path.isprintable():
+            raise BadInput(
+                f"{noun} {path!r}: a job script cannot hold a line break or another control character in a "
+                f"path; choose another {noun} for --engine slurm"
+            )
+    if any(mark in paths["store"] for mark in "%\\"):
+        raise BadInput(
+            f"store {paths['store']!r}: Slurm reads % and \\ in the name of a log as more than themselves; "
+            "choose another store for --engine slurm"
+        )
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner may enter; BadInput if it exists and belongs to another user."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            raise BadInput(f"{folder}: not your own folder, so nothing in it is run; move it away")
+        folder.chmod(0o700)
+    except OSError as problem:
+        why = problem.strerror
+        raise BadInput(f"{folder}: cannot be made ({why}); mend this, or choose another store") from problem
+
+
+def scripts(options: Slurm, launch: Launch, steps: Sequence[Step]) -> Iterator[str]:
+    """The scripts that a run would hand to sbatch, JOB1 and so on standing for Slurm's numbers; nothing is written."""
+    texts: list[str] = []
+
+    def submit(array: Sequence[Step], needs: Sequence[str]) -> Sequence[str]:
+        name = f"JOB{len(texts) + 1}"
+        ids = [f"{name}_{number}" for number in range(len(array))] if len(array) > 1 else [name]
+        packs = []
+        for id, step in zip(ids, array, strict=True):
+            more = len(step.pack.cells) - 1
+            packs.append(f"# {id}: {step.pack.first.label}{f' and {more} more' if more else ''}")
+        count = len(array)
+        executor = _ExecutorWithoutSlurm(folder_of(launch), python=PYTHON)
+        executor.update_parameters(**parameters(options, launch, needs))
+        if count > 1:
+            executor.parameters["map_count"] = count
+        texts.append(
+            "\n".join([f"# {name}", *packs, executor._make_submission_file_text(executor._submitit_command_str, "")])
+        )
+        return ids
+
+    submit_all(steps, {}, submit, is_throttled=options.throttle is not None, most=site().most_in_an_array)
+    yield from texts
+
+
+class _ExecutorWithoutSlurm(submitit.SlurmExecutor):
+    """submitit's executor, which otherwise cannot be made where there is no Slurm."""
+
+    @classmethod
+    def affinity(cls) -> int:
+        return 2
+
 
 log = logging.getLogger(__name__)
 
@@ -150,15 +284,15 @@ class _Watch:
             if newest is None or newest.job == flight.job:  # and no other driver has submitted the pack again
                 flight.note.end()
         for id, flight in over.items():
-            yield from self._ended(flight, now[id], over.keys())
+            yield from self._end(flight, now[id], over.keys())
 
-    def _ended(self, flight: _Flight, status: JobStatus, also_over: Set[str]) -> Iterator[Outcome]:
+    def _end(self, flight: _Flight, status: JobStatus, also_over: Set[str]) -> Iterator[Outcome]:
         """The outcomes of a job's cells; none yet if the pack is to be submitted again.
 
         That is so if the job was stuck, if it died and has tries left, or if cells were not run because the jobs of
         their intermediates are themselves not finished.
         """
-        step, lost = flight.step, self._lost(flight, status)
+        step, lost = flight.step, self._loss(flight, status)
         outcomes = self.launch.outcomes(step.pack, lost)
         makers = step.after & (self._unfinished | also_over)
         is_early = bool(makers) and any(not outcome.was_run and outcome.error for outcome in outcomes)
@@ -177,7 +311,7 @@ class _Watch:
     def _unfinished(self) -> set[str]:
         return {*self.flights, *(step.pack.id for step in self.waiting)}
 
-    def _lost(self, flight: _Flight, status: JobStatus) -> str:
+    def _loss(self, flight: _Flight, status: JobStatus) -> str:
         """The error of a cell that the store knows nothing of."""
         job, log_file = flight.job, flight.note.now.log
         if status.state == "CANCELLED":

@@ -3,8 +3,6 @@
 submitit pickles `PackJob` by its path, so the name of this module is part of jobs that are queued.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A number alone does not identify a job: other clusters count from 1, too, and so
 state. So what the queue says of a number is compared with the name, user, submit time and cluster in a job's note.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import pwd
@@ -141,21 +139,21 @@ def look(notes: Collection[Progress], cluster: str) -> dict[Progress, JobStatus]
     queue = jobs({os.getuid(), *(note.user for note in notes if note.user >= 0)})
     if queue is None:
         return None
-    known: dict[Progress, JobStatus] = {}
+    statuses: dict[Progress, JobStatus] = {}
     for note in notes:
         status = queue.get(note.job, GONE)
         if cluster and note.cluster and note.cluster != cluster:
-            known[note] = JobStatus("ELSEWHERE", f"it is of cluster {note.cluster}, and this is {cluster}")
+            statuses[note] = JobStatus("ELSEWHERE", f"it is of cluster {note.cluster}, and this is {cluster}")
         elif status == GONE or (_is_alike(note, status) and _is_of_its_time(note, status)):
-            known[note] = status
+            statuses[note] = status
         elif _is_alike(note, status) and status.submitted > note.submitted:
             state, restarts = state_and_restarts(note.job)
             if not state:
                 return None
-            known[note] = status if restarts else _anothers(status)
+            statuses[note] = status if restarts else _anothers(status)
         else:
-            known[note] = _anothers(status)
-    return known
+            statuses[note] = _anothers(status)
+    return statuses
 
 
 def _is_alike(note: Progress, status: JobStatus) -> bool:

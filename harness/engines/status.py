@@ -110,10 +110,10 @@ def status_of(store: Store, study: str, manifest: Mapping[str, Any]) -> StudySta
     jobs = slurm_queue.look(of_slurm, slurm_queue.site().cluster) if of_slurm else None
     packs = []
     for pack, note in under_way.items():
-        own = tuple(left[key] for key in note.keys if key in left and key not in failures)
+        rest = tuple(left[key] for key in note.keys if key in left and key not in failures)
         age = max(0.0, time.time() - note.written)
         state, why = _state(note, age, jobs)
-        packs += [PackStatus(pack, note, state, age, own, why)] if own else []
+        packs += [PackStatus(pack, note, state, age, rest, why)] if rest else []
     packs.sort(key=lambda pack: pack.state != STALLED)  # what has taken over the cells of a stalled one overrides it
     return StudyStatus(study, tuple(cells), stored, tuple(packs), failures)
 
@@ -146,8 +146,8 @@ def _state(note: notes.Progress, age: float, jobs: Mapping[notes.Progress, JobSt
     job = None if jobs is None else jobs.get(note)
     if job is not None and not job.is_elsewhere:
         if not job.is_alive or job.is_stuck:
-            what = "waits for one that has died" if job.is_stuck else "is over"
-            return STALLED, f"job {note.job} {what}{f'; {job.reason}' if job.is_anothers else ''}"
+            reason = "waits for one that has died" if job.is_stuck else "is over"
+            return STALLED, f"job {note.job} {reason}{f'; {job.reason}' if job.is_anothers else ''}"
         if job.state == "PENDING" or note.state == QUEUED:
             return (QUEUED if job.state == "PENDING" else RUNNING), ""
     has_ended = _is_here(note) and not is_alive(note.pid)
@@ -261,14 +261,14 @@ class _Costs:
         if cell.role == FLOOR:
             return 0.0
         kind, target = _kind(cell), cell.target
-        own = self._median(kind, target)
-        if own is None:
-            own = self._of_others(kind, target)
-        if own is None:
-            own = self._overall(of.get(target, []) for of in self.finished.values())
-        if own is None:
-            own = self._overall(keys for of in self.finished.values() for keys in of.values())
-        return own
+        seconds = self._median(kind, target)
+        if seconds is None:
+            seconds = self._of_others(kind, target)
+        if seconds is None:
+            seconds = self._overall(of.get(target, []) for of in self.finished.values())
+        if seconds is None:
+            seconds = self._overall(keys for of in self.finished.values() for keys in of.values())
+        return seconds
 
     def _of_others(self, kind: Kind, target: str) -> float | None:
         """What cells of a kind took of other targets, beside their cells of a kind that this target has."""
@@ -276,10 +276,10 @@ class _Costs:
             name: seconds for name in self.finished.get(kind, ()) if (seconds := self._median(kind, name)) is not None
         }
         for other in self.finished:
-            own = self._median(other, target)
+            reference = self._median(other, target)
             both = {name: seconds for name in alike if (seconds := self._median(other, name))}
-            if own is not None and both:
-                return own * median(alike[name] / both[name] for name in both)
+            if reference is not None and both:
+                return reference * median(alike[name] / both[name] for name in both)
         return median(alike.values()) if alike else None
 
     def _median(self, kind: Kind, target: str) -> float | None:
@@ -288,10 +288,10 @@ class _Costs:
         return self.medians[kind, target]
 
     def _overall(self, groups: Iterable[list[str]]) -> float | None:
-        known = [
+        times = [
             seconds for keys in groups for key in keys[-FINISHED_CELLS:] if (seconds := self._seconds(key)) is not None
         ]
-        return median(known) if known else None
+        return median(times) if times else None
 
     def _seconds(self, key: str) -> float | None:
         if key not in self.seconds:

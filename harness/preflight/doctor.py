@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,11 +87,11 @@ def packages_line(constraints: Path = CONSTRAINTS) -> Line:
     if not constraints.is_file():
         return Line("packages", OK, f"{len(declared)} packages in their declared ranges")
     pins = (line.split("#")[0].strip().partition("==") for line in constraints.read_text("utf-8").splitlines())
-    known = {name: version for name, equals, version in pins if equals}
+    versions = {name: version for name, equals, version in pins if equals}
     other = [
-        f"{name} {version} ({known[name]})"
+        f"{name} {version} ({versions[name]})"
         for name, version in here.items()
-        if name in known and version and version.partition("+")[0] != known[name]
+        if name in versions and version and version.partition("+")[0] != versions[name]
     ]
     if other:
         cure = "pip install -c constraints.txt -e ."
@@ -154,11 +155,11 @@ def device_line(names: Sequence[str], *, is_for_cuda: bool, driver: str | None) 
 
 def threads_line() -> Line:
     """Whether torch would start more threads than there are cores for this process."""
-    asked, here = os.environ.get("OMP_NUM_THREADS", ""), cores()
-    if asked.isdecimal() and int(asked) > here:
+    threads, here = os.environ.get("OMP_NUM_THREADS", ""), cores()
+    if threads.isdecimal() and int(threads) > here:
         cure = f"OMP_NUM_THREADS={here}, or ask the scheduler for more cores"
-        return Line("threads", WARNING, f"OMP_NUM_THREADS is {asked}, but only {here} cores are ours", cure)
-    return Line("threads", OK, f"{here} cores; OMP_NUM_THREADS is {asked or 'not set'}")
+        return Line("threads", WARNING, f"OMP_NUM_THREADS is {threads}, but only {here} cores are ours", cure)
+    return Line("threads", OK, f"{here} cores; OMP_NUM_THREADS is {threads or 'not set'}")
 
 
 def slurm_line(wanted: Mapping[str, object], ask: Callable[[], str] | None = None) -> Line:
@@ -172,23 +173,20 @@ def slurm_line(wanted: Mapping[str, object], ask: Callable[[], str] | None = Non
     if find_spec("submitit") is None:
         return Line("slurm", WARNING, "submitit is not installed", f"pip install '{PROJECT}[slurm]'")
     try:
-        names = [line.split()[0] for line in (ask or _sinfo)().splitlines() if line.split()]
+        command = ["sinfo", "--noheader", "--format=%P"]
+        sinfo = partial(subprocess.run, command, capture_output=True, text=True, timeout=SECONDS, check=True)
+        names = [line.split()[0] for line in (ask() if ask else sinfo().stdout).splitlines() if line.split()]
     except (OSError, subprocess.SubprocessError) as problem:
         reason = str(getattr(problem, "stderr", None) or problem).strip().splitlines()[0]
         if isinstance(problem, subprocess.TimeoutExpired):
             reason = f"nothing in {SECONDS} s"
         detail = f"sinfo does not answer: {reason}"
         return Line("slurm", PROBLEM if wanted else WARNING, detail, "set SLURM_CONF, or ask the site if Slurm is up")
-    known = {name.rstrip("*") for name in names}
-    if unknown := [name for name in str(wanted.get("partition", "")).split(",") if name and name not in known]:
+    partitions = {name.rstrip("*") for name in names}
+    if unknown := [name for name in str(wanted.get("partition", "")).split(",") if name and name not in partitions]:
         detail = f"no partition {unknown[0]!r}; there are {', '.join(names)}"
         return Line("slurm", PROBLEM, detail, "correct slurm.partition in the study")
     return Line("slurm", OK, f"partitions {', '.join(dict.fromkeys(names)) or 'none'} (* is the default)")
-
-
-def _sinfo() -> str:
-    command = ["sinfo", "--noheader", "--format=%P"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
 
 
 def ray_line(wanted: str = "", noted: Path = RAY_NOTE) -> Line:
@@ -250,12 +248,12 @@ def backbone_line(study: StudyConfig) -> Line:
     except BadInput as problem:
         fetched = f"with internet: empathy-transfer study prefetch {study.name}"
         return Line("backbone", PROBLEM, str(problem), "" if is_folder(Path(study.backbone)) else fetched)
-    known = ", as known" if backbone.weights_sha256 == MINILM_SHA256 else ""
+    note = ", as known" if backbone.weights_sha256 == MINILM_SHA256 else ""
     if study.max_tokens > backbone.max_tokens:
         detail = f"{study.backbone} takes {backbone.max_tokens} tokens, max_tokens is {study.max_tokens}"
         return Line("backbone", PROBLEM, detail, f"--set max_tokens={backbone.max_tokens}")
     hub = f"{OFFLINE} is {'set' if os.environ.get(OFFLINE) == '1' else 'not set'}"
-    return Line("backbone", OK, f"{study.backbone}, weights sha256 {backbone.weights_sha256[:12]}{known}; {hub}")
+    return Line("backbone", OK, f"{study.backbone}, weights sha256 {backbone.weights_sha256[:12]}{note}; {hub}")
 
 
 def precision_lines(study: StudyConfig) -> Iterator[Line]:
@@ -315,15 +313,15 @@ def data_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[L
     is_any = bool(whole) or any(not holding.missing or holding.fallback for holding in every)
     yield Line("data", OK if is_any else PROBLEM, here, "" if is_any else "the lines below, or another --data")
     for holding in every:
-        what = f"data {holding.dataset.id}"
+        subject = f"data {holding.dataset.id}"
         if holding.missing:
             more = f" and {len(holding.missing) - 1} more" if len(holding.missing) > 1 else ""
             until = ", smaller files stand in" if holding.fallback else ""
             tasks = ", ".join(task for task in holding.tasks if task in study.tasks)
-            yield Line(what, WARNING, f"{holding.missing[0]}{more} missing{until}: {tasks}", holding.how)
+            yield Line(subject, WARNING, f"{holding.missing[0]}{more} missing{until}: {tasks}", holding.how)
         for path in (path for path, state in holding.files.items() if state == "differs"):
             detail = f"{path} is not the file that its entry knows"
-            yield Line(what, WARNING, detail, "another version, or damaged: fetch it again")
+            yield Line(subject, WARNING, detail, "another version, or damaged: fetch it again")
 
 
 def study_holdings(study: StudyConfig, registry: Registry, data: Path) -> list[Holding]:
@@ -338,9 +336,9 @@ def store_lines(root: Path) -> Iterator[Line]:
     there = "is there" if root.is_dir() else "will be made by the first run"
     far = " (over the network: what is assumed of it is tried below)" if kind.startswith(NETWORKS) else ""
     yield Line("store", OK, f"{root} {there}, on {kind}{far}")
-    for what, is_ok, detail in probe(root):
+    for trait, is_ok, detail in probe(root):
         cure = "" if is_ok else "mend this, or choose another place with --store"
-        yield Line(f"store: {what}", OK if is_ok else PROBLEM, detail, cure)
+        yield Line(f"store: {trait}", OK if is_ok else PROBLEM, detail, cure)
     yield clock_line(folder)
 
 
@@ -391,10 +389,10 @@ def prefetch(study: StudyConfig, registry: Registry, data: Path, watch: Watch) -
     """Bring everything and say of each thing what came of it; BadInput when the hub is switched off."""
     if os.environ.get(OFFLINE) == "1":
         raise BadInput(f"{OFFLINE}=1 is set, so nothing can be fetched; unset it where there is internet")
-    yield _brought("backbone", lambda: _backbone(study.backbone))
+    yield _deliver("backbone", lambda: _backbone(study.backbone))
     encoder = encoders(study.backbone)[0]
     if encoder in (MPNET, MINILM):
-        yield _brought("encoder", lambda: find_encoder(encoder), " (for `study similarities` only)")
+        yield _deliver("encoder", lambda: find_encoder(encoder), " (for `study similarities` only)")
     if study.data == "synthetic":
         yield Delivery("data", HERE, "synthetic: written when it is needed")
         return
@@ -410,16 +408,16 @@ def environment(data: Path, store: Path) -> str:
     return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
 
 
-def _brought(what: str, bring: Callable[[], str], note: str = "") -> Delivery:
+def _deliver(subject: str, bring: Callable[[], str], note: str = "") -> Delivery:
     """What came of files that ``bring`` describes: here if it can without the hub, else fetched, or failed."""
     try:
         with offline():
-            return Delivery(what, HERE, bring())
+            return Delivery(subject, HERE, bring())
     except BadInput:
         try:
-            return Delivery(what, FETCHED, bring())
+            return Delivery(subject, FETCHED, bring())
         except BadInput as problem:
-            return Delivery(what, FAILED, f"{problem}{note}")
+            return Delivery(subject, FAILED, f"{problem}{note}")
 
 
 def _backbone(name: str) -> str:
@@ -434,18 +432,18 @@ def _backbone(name: str) -> str:
 
 def _data(holding: Holding, data: Path, watch: Watch) -> Iterator[Delivery]:
     """A dataset's files, as far as they may be downloaded."""
-    what = f"data {holding.dataset.id}"
+    subject = f"data {holding.dataset.id}"
     fetched = 0
     try:
         for _, is_new in fetch(holding.downloads, data, watch):
             fetched += is_new
     except BadInput as problem:
-        yield Delivery(what, FAILED, str(problem))
+        yield Delivery(subject, FAILED, str(problem))
         return
     licence = f"licence: {holding.dataset.licence or 'unstated'}"
     if fetched:
-        yield Delivery(what, FETCHED, f"{fetched} files; {licence}")
+        yield Delivery(subject, FETCHED, f"{fetched} files; {licence}")
     if holding.left_to_ask:
-        yield Delivery(what, BY_HAND, f"{', '.join(holding.left_to_ask)}: {holding.how}")
+        yield Delivery(subject, BY_HAND, f"{', '.join(holding.left_to_ask)}: {holding.how}")
     elif not fetched:
-        yield Delivery(what, HERE, f"{len(holding.files)} files; {licence}")
+        yield Delivery(subject, HERE, f"{len(holding.files)} files; {licence}")

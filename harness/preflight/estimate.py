@@ -236,10 +236,10 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
     whole = measured = 0
     for cell in (cell for pack in packs for cell in pack.cells):
         keeps = cell.keeps_weights(plan.study.keep)
-        known = sizes.get(_like(cell.spec), []) if keeps else []
-        measured += bool(known)
-        if known:
-            whole += round(sum(known) / len(known))
+        alike = sizes.get(_like(cell.spec), []) if keeps else []
+        measured += bool(alike)
+        if alike:
+            whole += round(sum(alike) / len(alike))
         else:
             rows, outputs = planned_rows(cell, plan.splits[cell.target]), len(cell.spec["label"]["classes"]) or 1
             whole += weight_bytes(cell, plan.backbone) if keeps else 0
@@ -294,8 +294,8 @@ def whom(host: str, *, stays: bool) -> str:
 
 def price(dollars: float, most_cost: float) -> str:
     """What that costs, as far as prices are set, and the cap, in words."""
-    said = f"about {dollars:.2g} dollars" if dollars else "at a price that is not set (price_in, price_out)"
-    return said + (f", most_cost {most_cost:g}" if most_cost else ", no most_cost" if dollars else "")
+    text = f"about {dollars:.2g} dollars" if dollars else "at a price that is not set (price_in, price_out)"
+    return text + (f", most_cost {most_cost:g}" if most_cost else ", no most_cost" if dollars else "")
 
 
 def sent(plan: Plan, store: Store) -> list[Sent]:
@@ -304,7 +304,7 @@ def sent(plan: Plan, store: Store) -> list[Sent]:
     for cell in plan.cells:
         if cell.role == SYSTEM and cell.key not in store and kind_of(cell.spec["system"]).reads.instructions:
             cells.setdefault(cell.system, []).append(cell)
-    return [of for name, own in cells.items() if (of := _of_system(name, own, plan, store))]
+    return [of for name, group in cells.items() if (of := _of_system(name, group, plan, store))]
 
 
 def _of_system(name: str, cells: Sequence[Cell], plan: Plan, store: Store) -> Sent | None:
@@ -314,7 +314,7 @@ def _of_system(name: str, cells: Sequence[Cell], plan: Plan, store: Store) -> Se
     calls = {key: call for _, leaving in parts for key, call in leaving.calls.items()}
     texts = {(plan.splits[cell.target].task.dataset.id, id) for cell, leaving in parts for id in leaving.ids}
     first = parts[0][1]
-    tokens, dollars = (sum(call[place] for call in calls.values()) for place in (0, 1))
+    tokens, dollars = (sum(call[index] for call in calls.values()) for index in (0, 1))
     most = float(cells[0].local.get("most_cost", 0.0))
     unstated: dict[str, None] = {}
     for target in (cell.target for cell in cells if plan.study.data != "synthetic"):
@@ -364,8 +364,8 @@ class Costs:
         todo = to_do(plan, store, means) if is_left else []
         self.todo: list[Todo] = [left for left in todo if left.cell.role != FLOOR]  # these take seconds
         measured = measured_rates(records, plan, self.todo, means)
-        known = {way for rates in measured for way in rates.ways}
-        is_unknown = [todo.passes is None and todo.way not in known for todo in self.todo]
+        ways = {way for rates in measured for way in rates.ways}
+        is_unknown = [todo.passes is None and todo.way not in ways for todo in self.todo]
         self.unknown = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if is_so]
         self.todo = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if not is_so]
         self.rates: list[Rates] = measured or (assumed_rates(plan.backbone) if self.todo else [])
@@ -401,7 +401,24 @@ class Costs:
         if not self.todo:
             return [*self._unknown_lines(), self._disk_line()] if self.unknown else []
         hours = [line for rates in self.rates for line in self._hours_lines(rates)]
-        return [*hours, *self._unknown_lines(), self._memory_line(), self._disk_line(), self._seed_line()]
+        memory = "memory: not estimated, for these cells are trained through the adapters library, one at a time"
+        if needs := self._memory():
+            names = {"cpu": "a processor", "cuda": "a GPU"}
+            of_families = (
+                f"{_amount(need['bytes'])} on {names[family]} ({need['lanes']} lanes of {need['target']})"
+                for family, need in needs.items()
+            )
+            memory = (
+                f"peak memory of the largest pack: {', '.join(of_families)}; one that has no room is trained in parts"
+            )
+        further = "a further seed: not estimated, for no cell of the study's seeds is left"
+        if seed := self._further_seed():
+            of_devices = ", ".join(f"{_time(value)} on {device}" for device, value in seed["hours"].items())
+            further = (
+                f"a further seed: {seed['cells']} cells, {of_devices}, {_amount(seed['record_bytes'])} of records;"
+                " what it buys is said by: empathy-transfer study power"
+            )
+        return [*hours, *self._unknown_lines(), memory, self._disk_line(), further]
 
     def _unknown_lines(self) -> list[str]:
         """How many cells of systems are in no forecast of hours."""
@@ -457,19 +474,9 @@ class Costs:
         if not left:
             return {}
         cells = sum(cell.seed == seed and cell.role != FLOOR for cell in self.plan.cells)
-        own = [todo for todo in self.todo if todo.cell.seed == seed]
-        hours = {rates.device: cells / left * sum(todo.hours(rates)[0] for todo in own) for rates in self.rates}
+        of_seed = [todo for todo in self.todo if todo.cell.seed == seed]
+        hours = {rates.device: cells / left * sum(todo.hours(rates)[0] for todo in of_seed) for rates in self.rates}
         return {"cells": cells, "hours": hours, "record_bytes": round(self.disk.records * cells / len(self.todo))}
-
-    def _seed_line(self) -> str:
-        seed = self._further_seed()
-        if not seed:
-            return "a further seed: not estimated, for no cell of the study's seeds is left"
-        hours = ", ".join(f"{_time(value)} on {device}" for device, value in seed["hours"].items())
-        return (
-            f"a further seed: {seed['cells']} cells, {hours}, {_amount(seed['record_bytes'])} of records;"
-            " what it buys is said by: empathy-transfer study power"
-        )
 
     def _memory(self) -> dict[str, Any]:
         """Peak bytes of the largest pack left, by family of device; nothing for cells that lanes do not serve."""
@@ -494,17 +501,6 @@ class Costs:
                 need["bytes"] = shape.shared_bytes() + len(pack.cells) * shape.lane_bytes()
                 needs[family] = max(needs.get(family, need), need, key=lambda candidate: int(candidate["bytes"]))
         return needs
-
-    def _memory_line(self) -> str:
-        needs = self._memory()
-        if not needs:
-            return "memory: not estimated, for these cells are trained through the adapters library, one at a time"
-        names = {"cpu": "a processor", "cuda": "a GPU"}
-        parts = [
-            f"{_amount(need['bytes'])} on {names[family]} ({need['lanes']} lanes of {need['target']})"
-            for family, need in needs.items()
-        ]
-        return f"peak memory of the largest pack: {', '.join(parts)}; one that has no room is trained in parts"
 
     def _disk_line(self) -> str:
         left = len(self.todo) + len(self.unknown)

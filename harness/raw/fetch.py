@@ -111,28 +111,27 @@ def _is_hub_of_environment(host: str) -> bool:
     return bool(host) and host == urlsplit(os.environ.get("HF_ENDPOINT", "")).hostname
 
 
-class _HttpsConnection(http.client.HTTPSConnection):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - those of the parent
-        super().__init__(*args, **kwargs)
-        self._create_connection = connection
+def _factory(kind: type[http.client.HTTPConnection]) -> Any:  # noqa: ANN401 - what makes a connection
+    """A way to make connections of this kind that check the address."""
 
+    def made(*args: Any, **kwargs: Any) -> http.client.HTTPConnection:  # noqa: ANN401 - those of the class
+        made = kind(*args, **kwargs)
+        made._create_connection = connection  # type: ignore[attr-defined]
+        return made
 
-class _HttpConnection(http.client.HTTPConnection):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - those of the parent
-        super().__init__(*args, **kwargs)
-        self._create_connection = connection
+    return made
 
 
 class _Https(urllib.request.HTTPSHandler):
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open through a connection that checks the address."""
-        return self.do_open(_HttpsConnection, req)
+        return self.do_open(_factory(http.client.HTTPSConnection), req)
 
 
 class _Http(urllib.request.HTTPHandler):
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open through a connection that checks the address."""
-        return self.do_open(_HttpConnection, req)
+        return self.do_open(_factory(http.client.HTTPConnection), req)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -178,8 +177,8 @@ def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[t
         for download in downloads:
             target = data / download.path
             if target.exists():
-                known = Known() if download.archive_member else known_download(download)
-                if known.state(target) == "differs":
+                checksums = Known() if download.archive_member else known_download(download)
+                if checksums.state(target) == "differs":
                     raise FetchFailed(
                         f"{target}: is there, but is not the file upstream has; move it away to fetch it again"
                     )

@@ -20,7 +20,7 @@ from adapters_store.disk import sha256_of, writing
 from harness.study.config import StudyConfig
 from tasks import synthetic
 from tasks.errors import BadInput, MissingData
-from tasks.readers.rows import column_names, data_path, uses_fallback
+from tasks.readers.rows import data_path, uses_fallback
 from tasks.registry import BUILT_IN, Registry
 from tasks.task import Dataset, Download
 
@@ -110,15 +110,15 @@ def holdings(registry: Registry, data: Path) -> list[Holding]:
 def _holding(dataset: Dataset, registry: Registry, data: Path, datasets: Mapping[str, Dataset]) -> Holding:
     tasks = [task for task in registry.tasks.values() if task.dataset.id == dataset.id]
     files = {name: task for task in tasks for name in task.files}
-    fallback = {name for task in tasks if uses_fallback(task, data) for name in column_names(task, "fallback_files")}
+    fallback = {name for task in tasks if uses_fallback(task, data) for name in task.columns.get("fallback_files", ())}
     downloads = {download.path: download for other in datasets.values() for download in other.downloads}
     of_files = {name: downloads[name] for name in files if name in downloads}
     of_dataset = {download.path: download for download in dataset.downloads}
     states = {}
     for name, task in files.items():
         contents = (known_of(name, other) for other in datasets.values())
-        known = next((content for content in contents if content != Known()), Known())
-        states[name] = known.state(data_path(task, name, data))
+        checksums = next((content for content in contents if content != Known()), Known())
+        states[name] = checksums.state(data_path(task, name, data))
     return Holding(
         dataset=dataset,
         tasks=tuple(task.id for task in tasks),

@@ -126,19 +126,19 @@ def seed_by_seed(plan: Plan) -> list[Pack]:
 
     What a pack stands on comes before it, whatever its seed: a control may stand on another seed's baseline.
     """
-    places = {seed: place for place, seed in enumerate(plan.study.seeds_of_baselines)}
+    places = {seed: rank for rank, seed in enumerate(plan.study.seeds_of_baselines)}
     packs = sorted((*plan.baselines, *plan.transfers), key=lambda pack: places.get(pack.first.seed, 0))
     makers = {cell.key: pack for pack in packs for cell in pack.cells}
     ordered: dict[str, Pack] = {}
 
-    def place(pack: Pack) -> None:
+    def add(pack: Pack) -> None:
         if pack.id not in ordered:
             for below in (key for cell in pack.cells for key in cell.stands_on if key in makers):
-                place(makers[below])
+                add(makers[below])
             ordered[pack.id] = pack
 
     for pack in packs:
-        place(pack)
+        add(pack)
     return list(ordered.values())
 
 
@@ -153,8 +153,8 @@ def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
         if cell.key in store:
             others.append(Outcome(cell, was_run=False))
         elif absent := [key for key in cell.stands_on if key not in store]:
-            what = "failed" if failure(store, absent[0]) else "is not in the store"
-            others.append(Outcome(cell, f"its {names_below(cell.spec)[absent[0]]} {what}", was_run=False))
+            state = "failed" if failure(store, absent[0]) else "is not in the store"
+            others.append(Outcome(cell, f"its {names_below(cell.spec)[absent[0]]} {state}", was_run=False))
         elif reason := why_unmergeable(cell.merge, store) if cell.merge else None:
             others.append(Outcome(cell, reason, was_run=False))
         else:
@@ -165,5 +165,5 @@ def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
 def final_outcomes(pack: Pack, store: Store) -> tuple[tuple[Cell, ...], list[Outcome]]:
     """Of a pack that is over, the cells of which the store knows no end, and the outcomes of the others."""
     left, others = startable(pack, store)
-    known = [Outcome(outcome.cell) if outcome.error is None else outcome for outcome in others]
-    return left.cells if left else (), known
+    ends = [Outcome(outcome.cell) if outcome.error is None else outcome for outcome in others]
+    return left.cells if left else (), ends

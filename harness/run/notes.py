@@ -86,12 +86,12 @@ class Noted:
         now = replace(self.now, state="queued", written=time.time(), host=socket.gethostname(), pid=os.getpid())
         write(self.store, self.pack, now)
 
-    def watch(self, what: str, epoch: int, epochs: int) -> None:
-        """Say that ``epoch`` epochs of ``epochs`` are finished; another ``what``, or a jump, starts the count anew."""
+    def watch(self, label: str, epoch: int, epochs: int) -> None:
+        """Say that ``epoch`` epochs of ``epochs`` are finished; another ``label``, or a jump, starts the count anew."""
         written = time.time()
-        if (self.now.label, self.now.state) != (what, "running") or epoch != self.now.epoch + 1:
+        if (self.now.label, self.now.state) != (label, "running") or epoch != self.now.epoch + 1:
             self.now = replace(self.now, first_epoch=epoch, since=written)
-        now = replace(self.now, state="running", label=what, epoch=epoch, epochs=epochs, written=written)
+        now = replace(self.now, state="running", label=label, epoch=epoch, epochs=epochs, written=written)
         self.now = replace(now, host=socket.gethostname(), pid=os.getpid())
         write(self.store, self.pack, self.now)
 

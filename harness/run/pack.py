@@ -242,8 +242,8 @@ def provenance(
 
 def spent(shared: dict[str, Any], trainings: Sequence[Trained]) -> dict[str, Any]:
     """A pack's provenance for one cell: with the time of interrupted runs, and how many lanes were trained at once."""
-    wall, cpu = (round(shared[name] + sum(own.earlier[i] for own in trainings), 3) for i, name in enumerate(CLOCKS))
-    return {**shared, "chunk": min(own.lanes for own in trainings), "wall_seconds": wall, "cpu_seconds": cpu}
+    wall, cpu = (round(shared[name] + sum(fold.earlier[i] for fold in trainings), 3) for i, name in enumerate(CLOCKS))
+    return {**shared, "chunk": min(fold.lanes for fold in trainings), "wall_seconds": wall, "cpu_seconds": cpu}
 
 
 @cache
@@ -327,13 +327,13 @@ def run_cells(
     started = time.perf_counter(), time.process_time()
     recipe, system = Recipe.of(cells), system_of(cells[0].spec)
     attempt = Attempt(cells, recipe, backbone, splits, store, watch, device, siblings=siblings)
-    first = _trained(system, attempt)
+    first = _train(system, attempt)
     collapsed = [
         lane
         for lane, cell in enumerate(cells)
         if recipe.retries_collapsed and any(collapsed_on_validation(recipe.metric, fold) for fold in first[cell.key])
     ]
-    second = _trained(system, attempt.again(collapsed)) if collapsed else {}
+    second = _train(system, attempt.again(collapsed)) if collapsed else {}
     shared = provenance(backbone, started, device.ready(), lanes=len(cells), packages=system.packages)
     for cell in cells:
         trainings = [folds[cell.key] for folds in (first, second) if cell.key in folds]
@@ -348,7 +348,7 @@ def run_cells(
         store.drop_pack(cell.key)  # its checkpoints
 
 
-def _trained(system: System, attempt: Attempt) -> dict[str, list[Trained]]:
+def _train(system: System, attempt: Attempt) -> dict[str, list[Trained]]:
     """The trainings of every cell by its key: one, or one per fold, of which the first alone can be saved."""
     folds: dict[str, list[Trained]] = {cell.key: [] for cell in attempt.cells}
     for number, fold in enumerate(attempt.folds()):

@@ -76,7 +76,7 @@ def scoring_tasks(
     default those of the study, by name any in the store. BadInput for a name that is neither, or has no head, and for
     an unknown system; NothingTrained where the store has no trained cell of a task.
     """
-    known = list(manifest["tasks"])
+    ids = list(manifest["tasks"])
     if system:
         names = list(manifest["study"].get("systems", []))
         if system not in names:
@@ -85,13 +85,13 @@ def scoring_tasks(
     imported = [] if system else imports_of(manifest)
     by_name = {
         name: _of_task(store, manifest, name, seed, system)
-        if system or name in known
+        if system or name in ids
         else _of_import(store, manifest, name)
-        for name in tasks or [*known, *imported]
+        for name in tasks or [*ids, *imported]
     }
     lacking = [name for name in tasks if by_name[name] is None]
     for name in lacking:
-        if name not in known and not system:
+        if name not in ids and not system:
             raise BadInput(f"{name}: imported without a head, so it gives no answers and is an intermediate only")
     if lacking:
         raise NothingTrained(_lacking(store, manifest, ", ".join(lacking), seed))
@@ -113,8 +113,8 @@ def _of_import(store: Store, manifest: Mapping[str, Any], name: str) -> ScoringT
 
     It reads texts as the study's tasks do, since the format of its training is unknown.
     """
-    known = imports_of(manifest)
-    records = [store.get(known[name])] if name in known else imported_as(store, name)
+    imports = imports_of(manifest)
+    records = [store.get(imports[name])] if name in imports else imported_as(store, name)
     if not records:
         tasks = list(manifest["tasks"])
         raise BadInput(f"task {name!r} is not one of study {manifest['name']!r}{nearest(name, tasks)}")
@@ -131,10 +131,10 @@ def _of_import(store: Store, manifest: Mapping[str, Any], name: str) -> ScoringT
     return ScoringTask(name, title, record, tuple(record.spec["label"]["classes"]), form)
 
 
-def _lacking(store: Store, manifest: Mapping[str, Any], what: str, seed: int | None) -> str:
+def _lacking(store: Store, manifest: Mapping[str, Any], noun: str, seed: int | None) -> str:
     which = "" if seed is None else f" with seed {seed}"
     command = f"empathy-transfer run {manifest['name']}"
-    return f"store {store.root} has no trained cell{which} of {what}; train it with: {command}"
+    return f"store {store.root} has no trained cell{which} of {noun}; train it with: {command}"
 
 
 def _of_task(

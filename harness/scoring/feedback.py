@@ -65,8 +65,8 @@ def known_tasks(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Those of a study's tasks that have a template; of ``wanted`` every name has to. BadInput where none is left."""
     if without := [name for name in wanted if name not in TEMPLATES]:
         raise BadInput(f"--task {without[0]}: feedback has words for {', '.join(TEMPLATES)} only")
-    if known := [name for name in wanted or names if name in TEMPLATES]:
-        return known
+    if usable := [name for name in wanted or names if name in TEMPLATES]:
+        return usable
     raise BadInput(f"the study has no task that feedback has words for; they are {', '.join(TEMPLATES)}")
 
 
@@ -74,22 +74,22 @@ def feedback(frame: pd.DataFrame, lines: Sequence[TextLine]) -> Iterator[str]:
     """For each of ``lines`` what is said of it, by the answers ``frame`` of a scorer: a row per text and task."""
     answers = frame.to_dict("records")
     per_line = len(answers) // len(lines)
-    for place, line in enumerate(lines):
+    for number, line in enumerate(lines):
         parts = [f"reply {line.id} ({line.where})"]
-        for answer in answers[place * per_line : (place + 1) * per_line]:
-            parts += _said(answer, line.text)
+        for answer in answers[number * per_line : (number + 1) * per_line]:
+            parts += _remarks(answer, line.text)
         yield "\n".join(parts)
 
 
-def _said(answer: Mapping[str, Any], text: str) -> Iterator[str]:
+def _remarks(answer: Mapping[str, Any], text: str) -> Iterator[str]:
     """The level of a mechanism with its rationale, what is missing, and examples; of a strong one nothing is."""
     template, level, spans = TEMPLATES[str(answer["task"])], str(answer["prediction"]), str(answer.get(RATIONALE))
     marks = json.loads(spans) if spans.startswith("[") else []
-    because = " and ".join(_quoted(text[start:end]) for start, end, _ in marks) if level != NONE else ""
+    because = " and ".join(_quote(text[start:end]) for start, end, _ in marks) if level != NONE else ""
     yield folded(f"{template.name}: {level}{because and f', in {because}'}", "  ", "      ")
     if level in template.missing:
         yield folded(f"{template.missing[level]} {template.advice}", "    ", "    ")
-        yield folded(f"For example: {' Or: '.join(map(_quoted, template.examples))}", "    ", "    ")
+        yield folded(f"For example: {' Or: '.join(map(_quote, template.examples))}", "    ", "    ")
 
 
 def folded(text: str, first: str = "", further: str = "") -> str:
@@ -97,6 +97,6 @@ def folded(text: str, first: str = "", further: str = "") -> str:
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text between quotation marks, on one line."""
     return json.dumps(" ".join(text.split()), ensure_ascii=False)

@@ -107,7 +107,7 @@ def _pass(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], rows: Sequence
 def _block(frozen: Frozen, layer: Layer, lanes: Lanes, depth: int, hidden: Tensor, rows: Sequence[Run]) -> Tensor:
     """One layer, ``[K or 1, 1, tokens, d]`` to ``[K, 1, tokens, d]``, of the last ``[K, 1, rows, d]``: first tokens."""
     if isinstance(layer.attention, AllTokens):
-        context = _attended(layer.attention, hidden, rows)
+        context = _attend(layer.attention, hidden, rows)
     else:
         exact = torch.zeros(1, 1, 1, 1, dtype=torch.promote_types(hidden.dtype, torch.float32))
         parts = [layer.attention(_rows_of(hidden, run), exact, None) for run in rows]
@@ -128,11 +128,11 @@ def _rows_of(values: Tensor, run: Run) -> Tensor:
     return values[:, 0, run.tokens].view(len(values), run.rows, run.length, -1)
 
 
-def _attended(attention: AllTokens, hidden: Tensor, rows: Sequence[Run]) -> Tensor:
+def _attend(attention: AllTokens, hidden: Tensor, rows: Sequence[Run]) -> Tensor:
     """Context vectors ``[K or 1, 1, tokens, d]``, of the rows that fill up zeros."""
     projected = attention.projections(hidden)
     context = torch.zeros_like(hidden)
-    of_run = _fused if hidden.dtype == torch.float32 else _by_products
+    of_run = _by_kernel if hidden.dtype == torch.float32 else _by_products
     for run in rows:
         by_head, of_rows = _rows_of(projected, run), _rows_of(context, run)
         shape = (*by_head.shape[:3], 3, attention.heads, -1)
@@ -140,7 +140,7 @@ def _attended(attention: AllTokens, hidden: Tensor, rows: Sequence[Run]) -> Tens
     return context
 
 
-def _fused(by_head: Tensor) -> Tensor:
+def _by_kernel(by_head: Tensor) -> Tensor:
     """Attention of ``[K, rows, t, 3, heads, size]`` to ``[K, rows, t, heads, size]`` by torch's kernel, uncopied."""
     axis = 0 if by_head.shape[0] <= by_head.shape[1] else 1  # fewer calls
     made = []
@@ -190,12 +190,12 @@ class ScoringPack:
         self, frozen: Frozen, encoded: Mapping[str, Sequence[tuple[Encoded, ...]]], pad_id: int, *, has_segments: bool
     ) -> NDArray[np.float32]:
         """``[K, rows, outputs]`` of the rows as every reading has ``encoded`` them, each the mean over its windows."""
-        numbers, windows = _numbered({name: encoded[name] for name in self.readings})
+        numbers, windows = _number({name: encoded[name] for name in self.readings})
         outputs = self.state.trained["head.4.weight"].shape[1]
         every = np.zeros((len(self.tasks), len(windows), outputs), np.float32)
         for chosen, places in self._passes(numbers, len(windows)).items():
-            lanes, own = self.lanes(chosen, frozen.dtype), [windows[place] for place in places]
-            every[np.ix_(chosen, places)] = _computed(frozen, lanes, own, pad_id, has_segments=has_segments)
+            lanes, part = self.lanes(chosen, frozen.dtype), [windows[index] for index in places]
+            every[np.ix_(chosen, places)] = _compute(frozen, lanes, part, pad_id, has_segments=has_segments)
         return np.stack([_means(every[lane], numbers[name]) for lane, name in enumerate(self.readings)])
 
     def _passes(self, numbers: Mapping[str, Sequence[list[int]]], count: int) -> dict[tuple[int, ...], list[int]]:
@@ -210,23 +210,23 @@ class ScoringPack:
         return passes
 
 
-def _numbered(encoded: Mapping[str, Sequence[tuple[Encoded, ...]]]) -> tuple[dict[str, list[list[int]]], list[Encoded]]:
+def _number(encoded: Mapping[str, Sequence[tuple[Encoded, ...]]]) -> tuple[dict[str, list[list[int]]], list[Encoded]]:
     """The different sequences of tokens, and by reading which of them are the windows of every row."""
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    index: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     windows: list[Encoded] = []
     numbers: dict[str, list[list[int]]] = {}
     for name, rows in encoded.items():
-        numbers[name] = [[known.setdefault((own.ids, own.segments), len(known)) for own in row] for row in rows]
+        numbers[name] = [[index.setdefault((item.ids, item.segments), len(index)) for item in row] for row in rows]
         new = {
-            number: own
+            number: item
             for row, made in zip(rows, numbers[name], strict=True)
-            for own, number in zip(row, made, strict=True)
+            for item, number in zip(row, made, strict=True)
         }
-        windows += [new[number] for number in range(len(windows), len(known))]
+        windows += [new[number] for number in range(len(windows), len(index))]
     return numbers, windows
 
 
-def _computed(
+def _compute(
     frozen: Frozen, lanes: Lanes, rows: Sequence[Encoded], pad_id: int, *, has_segments: bool
 ) -> NDArray[np.float32]:
     """Logits ``[K, rows, outputs]``: without padding on a processor, in few large passes on a GPU."""
@@ -310,9 +310,9 @@ class Scorer(TextScorer):
         """How tasks read a text, by the name of the reading."""
         readings, tokenizer = {}, load_tokenizer(self.backbone)
         for task in self.tasks:
-            own, kind = task.form, task.form["input_format"]
-            form = InputFormat(tokenizer, kind, own["tags"] or "none", own["max_tokens"], own["truncation"])
-            readings[_reading(task)] = TextReading(form, kept_turns(own["history"]))
+            facts, kind = task.form, task.form["input_format"]
+            form = InputFormat(tokenizer, kind, facts["tags"] or "none", facts["max_tokens"], facts["truncation"])
+            readings[_reading(task)] = TextReading(form, kept_turns(facts["history"]))
         return readings
 
     def answers(self, rows: Sequence[Example]) -> list[TaskAnswers]:
@@ -386,12 +386,12 @@ def _weights(store: Store, task: ScoringTask) -> dict[str, Tensor]:
     """A task's adapter and head under the lanes' names."""
     settings = task.record.spec["adapter"]
     if settings is None or not serves_lanes(settings):
-        what = settings["method"] if settings else "a whole model"
+        method = settings["method"] if settings else "a whole model"
         raise NotServed(
-            f"task {task.name}: trained with {what}, but texts are scored through seq_bn adapters; leave it out"
+            f"task {task.name}: trained with {method}, but texts are scored through seq_bn adapters; leave it out"
         )
     folder = stored_adapter(store, task.record.key)
     head = load_file(open_weights(store, task.record.key, "adapter/model_head.safetensors"))
-    own = f"heads.{task.name}."
+    prefix = f"heads.{task.name}."
     adapter = saved_adapter(load_file(folder / "adapter.safetensors"), task.name)
-    return adapter | {f"head.{name.removeprefix(own)}": tensor for name, tensor in head.items()}
+    return adapter | {f"head.{name.removeprefix(prefix)}": tensor for name, tensor in head.items()}

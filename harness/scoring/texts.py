@@ -101,14 +101,14 @@ class TextFile:
                 raise BadInput(
                     f"{self.file}: cannot be read ({os.strerror(problem.errno)}); check the file and its disk"
                 ) from None
-            raise self._damaged(problem) from None  # without an errno it is pyarrow's error for damage
+            raise self._damage(problem) from None  # without an errno it is pyarrow's error for damage
         except (pyarrow.ArrowException, OverflowError) as problem:
-            raise self._damaged(problem) from None
+            raise self._damage(problem) from None
 
-    def _damaged(self, problem: Exception) -> BadInput:
-        what = (str(problem).splitlines() or [type(problem).__name__])[0]
+    def _damage(self, problem: Exception) -> BadInput:
+        reason = (str(problem).splitlines() or [type(problem).__name__])[0]
         return BadInput(
-            f"{self.file}: cannot be read as {self.kind} ({_excerpt(what)}); is the copy whole? Write it again"
+            f"{self.file}: cannot be read as {self.kind} ({_excerpt(reason)}); is the copy whole? Write it again"
         )
 
     def _open(self) -> IO[str]:

@@ -91,8 +91,8 @@ def import_adapter(store: Store, source: AdapterSource, name: str, backbone: Bac
     _fill_adapter(network, incoming.adapter, name, backbone)
     if incoming.head and head:
         tensors = {head.rename(old): tensor for old, tensor in incoming.head.tensors.items()}
-        own = {path: value for path, value in network.state_dict().items() if path.startswith(f"heads.{name}.")}
-        _fill(tensors, own, incoming.head.where, backbone)
+        weights = {path: value for path, value in network.state_dict().items() if path.startswith(f"heads.{name}.")}
+        _fill(tensors, weights, incoming.head.where, backbone)
     with store.staging() as folder:
         save_adapter(network, name, folder / "adapter", with_head=head is not None)
         origin = provenance(backbone, started, CPU, lanes=1, packages=ADAPTER_PACKAGES)
@@ -162,8 +162,8 @@ def _fill_adapter(network: Any, part: AdapterPart, name: str, backbone: Backbone
         raise BadAdapter(f"{part.where}: two of its tensors are for the same place; get the folder again")
     tensors = {name: tensor for name, tensor in tensors.items() if POOL not in name}
     state = network.state_dict()
-    own = {name: tensor for name, tensor in state.items() if is_own(name) and POOL not in name}
-    _fill(tensors, own, part.where, backbone)
+    weights = {name: tensor for name, tensor in state.items() if is_own(name) and POOL not in name}
+    _fill(tensors, weights, part.where, backbone)
 
 
 def _fill(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor], where: Path, backbone: Backbone) -> None:
@@ -181,7 +181,7 @@ def _fill(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor], where
             parameter.copy_(tensors[name])
 
 
-def _count(names: list[str], what: str) -> str:
+def _count(names: list[str], fault: str) -> str:
     """How many tensors are missing or have no place, with the first of them; empty if there are none."""
     several = "s" if len(names) > 1 else ""
-    return f"{len(names)} tensor{several} {what}, as {excerpt(names[0])}" if names else ""
+    return f"{len(names)} tensor{several} {fault}, as {excerpt(names[0])}" if names else ""

@@ -67,8 +67,8 @@ def source_of(address: str, revision: str = "") -> AdapterSource:
         raise NoSuchSource(f"{address}: no such folder, nor a repository of the hub (OWNER/NAME or OWNER/NAME/FOLDER)")
     part = match[2] or ""
     files = [f"{part}/{file}" if part else file for file in FILES]
-    what, advice = f"{address}: neither a folder nor", "and give the folder"
-    top = hub_folder(match[1], files, what, advice, revision, NoSuchSource)
+    subject, advice = f"{address}: neither a folder nor", "and give the folder"
+    top = hub_folder(match[1], files, subject, advice, revision, NoSuchSource)
     if not COMMIT.fullmatch(top.name):
         raise NoSuchSource(f"{address}: the hub did not say of which commit its files are; download them into a folder")
     return AdapterSource(top / part, top.parent.parent, address, top.name)
@@ -301,8 +301,8 @@ def settings_in(part: AdapterPart) -> dict[str, int | float | str]:
     import adapters
 
     kind = getattr(adapters, ("BnConfig" if architecture is None else METHODS[methods[0]].config))
-    known = {setting.name for setting in dataclasses.fields(kind)}
-    if unknown := sorted(set(fields) - known):
+    names = {setting.name for setting in dataclasses.fields(kind)}
+    if unknown := sorted(set(fields) - names):
         raise BadAdapter(f"{part.where}: setting {excerpt(unknown[0])} is unknown to adapters {adapters.__version__}")
     try:
         complete: dict[str, Any] = kind(**fields).to_dict()
@@ -381,13 +381,13 @@ def _check_shape(part: AdapterPart, config: Mapping[str, Any]) -> None:
     kind, layers, function = (config.get(name) for name in ("head_type", "layers", "activation_function"))
     is_pooled, has_bias = config.get("use_pooler", False), config.get("bias", True)
     if kind not in ("classification", "multilabel_classification"):
-        what = f"a head of type {excerpt(kind)}"
+        noun = f"a head of type {excerpt(kind)}"
     elif (layers, function, is_pooled, has_bias) != (LAYERS, ACTIVATION, False, True):
-        what = f"a head of {excerpt(layers)} layers with {excerpt(function)}{', over the pooler' if is_pooled else ''}"
+        noun = f"a head of {excerpt(layers)} layers with {excerpt(function)}{', over the pooler' if is_pooled else ''}"
     else:
         return
     raise BadAdapter(
-        f"{part.where}: {what}, but texts are scored through classification heads of {LAYERS} layers with "
+        f"{part.where}: {noun}, but texts are scored through classification heads of {LAYERS} layers with "
         f"{ACTIVATION}; take the head's files out of the folder to import the adapter alone"
     )
 

@@ -151,7 +151,7 @@ def card(facts: Facts) -> str:
     from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
     results, name = facts.record.results, f"{facts.target} ({facts.record.provenance['backbone']})"
-    known = results["test"] is not None and results["metric"] in MEASURES
+    is_measured = results["test"] is not None and results["metric"] in MEASURES
     evaluation = EvalResult(
         task_type="text-classification",
         dataset_type=facts.target,
@@ -168,21 +168,21 @@ def card(facts: Facts) -> str:
         library_name="adapters",
         tags=["adapters", str(facts.record.spec["backbone"]["model_type"]), "empathy", *SYNTHETIC * facts.synthetic],
         model_name=name,
-        eval_results=[evaluation] if known else None,
+        eval_results=[evaluation] if is_measured else None,
     )
     warning = "**It was trained on synthetic texts and says nothing about real ones.**\n\n" if facts.synthetic else ""
-    table = "\n".join(f"| {what} | {_escaped(value)} |" for what, value in _rows(facts).items())
-    about = f"An adapter and its head for the task *{_escaped(facts.task['title'])}* over a frozen encoder."
+    table = "\n".join(f"| {field} | {_escape(value)} |" for field, value in _rows(facts).items())
+    about = f"An adapter and its head for the task *{_escape(facts.task['title'])}* over a frozen encoder."
     kind = LOADED_AS.get(str(facts.record.spec["backbone"]["model_type"]))
     use = USE.replace("LOADED", LOADED_AS_ANOTHER.format(kind=kind) if kind else LOADED)
-    text = f"# {_escaped(name)}\n\n{warning}{about}\n\n| | |\n|---|---|\n{table}\n\n{use}"
+    text = f"# {_escape(name)}\n\n{warning}{about}\n\n| | |\n|---|---|\n{table}\n\n{use}"
     return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}"))
 
 
 def _rows(facts: Facts) -> dict[str, str]:
     """The rows of the card's table."""
     spec, origin, task = facts.record.spec, facts.record.provenance, facts.task
-    settings = {what: ", ".join(f"{name} {value}" for name, value in spec[what].items()) for what in TABLES}
+    settings = {table: ", ".join(f"{name} {value}" for name, value in spec[table].items()) for table in TABLES}
     training = settings["training"]
     if loss := spec.get("loss"):  # where it is not the usual one of the label
         numbers = ", ".join(f"{name} {value}" for name, value in loss.items() if name != "kind")
@@ -208,7 +208,7 @@ def _line(text: object) -> str:
     return harmless(" ".join(str(text).split()))
 
 
-def _escaped(text: object) -> str:
+def _escape(text: object) -> str:
     """The text as a line in which nothing ends a cell, starts a tag or makes a link."""
     line = _line(text)
     for mark in ("\\", "|", "<", ">", "[", "]", "`", "*", "_"):
@@ -331,14 +331,14 @@ class Deposit:
     description: str = ""
 
 
-def beside(
+def extra_files(
     manifest: Manifest, records: int, deposit: Deposit | None = None, *, has_weights: bool = False
 ) -> dict[str, bytes]:
     """The files about a study with this number of records that do not follow from these, by name.
 
     With a ``deposit`` it is for others: MayNotShare if a task is private, BadMetadata if it does not say who made it.
     """
-    facts = {"title": manifest["study"].get("title") or manifest["name"], "description": _said(manifest, records)}
+    facts = {"title": manifest["study"].get("title") or manifest["name"], "description": _about(manifest, records)}
     files = {LOCK: lock().encode(), **_own_ratings(manifest)}
     if deposit:
         if private := private_tasks(manifest):
@@ -348,8 +348,8 @@ def beside(
             )
         facts = zenodo_metadata(deposit, **facts)
         files[ZENODO] = json.dumps(facts, indent=1, ensure_ascii=False).encode() + b"\n"
-    said = {"title": facts["title"], "name": manifest["name"], "version": _version(), "records": records}
-    return {**files, README: READ_ME.format(**said, weights="with" if has_weights else "without").encode()}
+    values = {"title": facts["title"], "name": manifest["name"], "version": _version(), "records": records}
+    return {**files, README: READ_ME.format(**values, weights="with" if has_weights else "without").encode()}
 
 
 def private_tasks(manifest: Manifest) -> list[str]:
@@ -411,7 +411,7 @@ def _version() -> str:
     return metadata.version("empathy-transfer")
 
 
-def _said(manifest: Manifest, records: int) -> str:
+def _about(manifest: Manifest, records: int) -> str:
     texts = "made-up texts" if manifest["synthetic"] else "real texts"
     return (
         f"Records, predictions, tables and figures of a study of transfer between {len(manifest['tasks'])} tasks of"
@@ -422,8 +422,8 @@ def _said(manifest: Manifest, records: int) -> str:
 
 def _own_ratings(manifest: Manifest) -> dict[str, bytes]:
     """The ratings of the study's tasks from the user's own files, as one file; nothing if there are none."""
-    own = ratings(rating_files(manifest["study"].get("registry", ())))[len(ratings()) :]
-    rows = [rating for rating in own if rating.task in manifest["tasks"]]
+    of_user = ratings(rating_files(manifest["study"].get("registry", ())))[len(ratings()) :]
+    rows = [rating for rating in of_user if rating.task in manifest["tasks"]]
     table = io.StringIO(newline="")
     csv.writer(table, lineterminator="\n").writerows([Rating._fields, *rows])
     return {f"{REGISTRY}/ratings.csv": table.getvalue().encode()} if rows else {}

@@ -44,7 +44,7 @@ def repetitions(store: Store, other: Store, keys: Iterable[str]) -> list[Row]:
 
 def by_metric(cells: Sequence[Row]) -> list[Row]:
     """A row per metric: numbers of cells and rows, how far scores and predictions are apart, and where most."""
-    return [_summary(metric, own) for metric, own in pd.DataFrame(cells).groupby("metric")]
+    return [_summary(metric, group) for metric, group in pd.DataFrame(cells).groupby("metric")]
 
 
 def _summary(metric: str, cells: pd.DataFrame) -> Row:
@@ -65,18 +65,18 @@ def _row(record: Record, store: Store, other: Store) -> Row:
     key, spec, metric = record.key, record.spec, str(record.results["metric"])
     # the columns of a record's predictions, by the ids of its rows and in their order
     tables = [
-        pd.read_parquet(place.open(key, TEST)).set_index("id").sort_index(kind="stable") for place in (store, other)
+        pd.read_parquet(side.open(key, TEST)).set_index("id").sort_index(kind="stable") for side in (store, other)
     ]
     if not tables[0].index.equals(tables[1].index):
         raise NotTheSameRows(f"{store.root} and {other.root} have other test rows of {key}; see store verify of both")
     logits = [labels_and_logits({name: table[name].to_numpy() for name in table})[1] for table in tables]
-    chosen = [decisions(metric, own).reshape(len(own), -1) for own in logits]
-    scores = [place.get(key).results["test"] for place in (store, other)]
+    chosen = [decisions(metric, values).reshape(len(values), -1) for values in logits]
+    scores = [side.get(key).results["test"] for side in (store, other)]
     first, second = (math.nan if score is None else float(score) for score in scores)
-    what = spec["target"], spec["intermediate"], spec["seed"], spec["setting"], planned_role(spec)
+    identity = spec["target"], spec["intermediate"], spec["seed"], spec["setting"], planned_role(spec)
     return {
         "key": key,
-        "cell": Cell(*what, spec, key).label,
+        "cell": Cell(*identity, spec, key).label,
         "metric": metric,
         "rows": len(tables[0]),
         "first": first,

@@ -8,7 +8,6 @@ computed; the folder may be removed at any time.
 """
 
 import logging
-import os
 import shutil
 import tempfile
 import uuid
@@ -69,11 +68,11 @@ def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dic
     from harness.study.file import study_names
     from harness.study.manifest import check_manifest
 
-    known = store.manifests()
-    if name not in known:
-        there = f"it has {', '.join(known)}" if known else "it has no study yet"
+    studies = store.manifests()
+    if name not in studies:
+        there = f"it has {', '.join(studies)}" if studies else "it has no study yet"
         file = name if name in study_names() else "FILE.toml, the file of a study of this name"
-        others = known if name in study_names() else [*known, *study_names()]
+        others = studies if name in study_names() else [*studies, *study_names()]
         shipped = f"; its results that come with this package: empathy-transfer report {name}"
         raise NotRun(
             f"store {store.root} has no run of study {name!r} ({there}){nearest(name, others)}; "
@@ -91,19 +90,19 @@ def shipped_archive(name: str) -> Path | None:
 
 
 @contextmanager
-def store_at(place: str) -> Iterator[Store]:
+def store_at(source: str) -> Iterator[Store]:
     """The store in a folder, or that of an archive or of a study that is shipped; BadInput if it is none of these."""
-    path = Path(place)
+    path = Path(source)
     if path.is_dir():
         yield Store(path)
-    elif file := shipped_archive(place):
-        yield shipped_store(file, place)
+    elif file := shipped_archive(source):
+        yield shipped_store(file, source)
     elif path.is_file():
         with tempfile.TemporaryDirectory() as folder:
             unpack(path, Path(folder) / "store")
             yield Store(Path(folder) / "store")
     else:
-        raise BadInput(f"{place}: no folder of a store, no archive, and no study whose results come with the package")
+        raise BadInput(f"{source}: no folder of a store, no archive, and no study whose results come with the package")
 
 
 def shipped_store(file: Path, name: str) -> Store:
@@ -113,9 +112,7 @@ def shipped_store(file: Path, name: str) -> Store:
     nothing that is read.
     """
     try:
-        given = Path(os.environ.get("XDG_CACHE_HOME") or "")
-        root = given if given.is_absolute() else Path.home() / ".cache"  # a relative one is to be ignored, says XDG
-        folder = root / "empathy-transfer" / "shipped" / disk.sha256_of(file)
+        folder = disk.user_cache() / "shipped" / disk.sha256_of(file)
         if not (folder / "studies" / f"{name}.json").is_file():
             # unpack beside the folder, and give it its name in one step
             part = folder.with_name(f".{uuid.uuid4().hex}.part")

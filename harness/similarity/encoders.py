@@ -279,5 +279,5 @@ def check_whole(folder: Path, loaded: Any) -> None:  # noqa: ANN401
 
 def sentence_folder(name: str) -> Path:
     """The folder of this sentence encoder in the hub's cache; BadBackbone if it cannot be had."""
-    what, advice = f"sentence encoder {name!r} is not", f"or take --encoder {MINILM} or --encoder {POOLED}"
-    return hub_folder(f"sentence-transformers/{name}", [*FILES, "1_Pooling/*"], what, advice)
+    subject, advice = f"sentence encoder {name!r} is not", f"or take --encoder {MINILM} or --encoder {POOLED}"
+    return hub_folder(f"sentence-transformers/{name}", [*FILES, "1_Pooling/*"], subject, advice)

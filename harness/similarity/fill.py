@@ -244,7 +244,7 @@ def fill(
     encoder: str | None = None,
     targets: Collection[str] | None = None,
     device: Device = ANY_DEVICE,
-    watch: Watch = lambda what, done, of: None,
+    watch: Watch = lambda stage, done, of: None,
 ) -> list[FillReport]:
     """Make the measures of these names that the store does not have; ``encoder`` is by default the study's own.
 
@@ -277,9 +277,9 @@ def stored_measures(
     reports = []
     for name in dict.fromkeys(measures):
         kind, marks = kinds[name]
-        asked = [inputs for own, inputs in measures_of(manifest) if own == kind and marks.items() <= inputs.items()]
-        names = list(dict.fromkeys(inputs.get("encoder") for inputs in asked)) or [None]  # None: no encoder's
-        by_encoder = [[inputs for inputs in asked if inputs.get("encoder") == own] for own in names]
+        wanted = [inputs for form, inputs in measures_of(manifest) if form == kind and marks.items() <= inputs.items()]
+        names = list(dict.fromkeys(inputs.get("encoder") for inputs in wanted)) or [None]  # None: no encoder's
+        by_encoder = [[inputs for inputs in wanted if inputs.get("encoder") == choice] for choice in names]
         reports.append(
             max((_read_measure(store, manifest, name, kind, inputs) for inputs in by_encoder), key=attrgetter("stored"))
         )
@@ -291,11 +291,11 @@ def _read_measure(
 ) -> FillReport:
     """How many measures with these inputs are stored, and which tasks lack one."""
     report, lacking = FillReport(name), ""
-    for own in {str(own): own for own in inputs}.values():
-        if stored := store.find_measure(kind, own):
+    for fields in {str(fields): fields for fields in inputs}.values():
+        if stored := store.find_measure(kind, fields):
             report.seconds, report.stored = report.seconds + stored.cost_seconds, report.stored + 1
         else:
-            lacking += str(own)
+            lacking += str(fields)
     hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
     tasks = [task for task in manifest["tasks"] if hashes[task] in lacking or keys.get(task, kind) in lacking]
     reason = f"not in these results; for your own: empathy-transfer run {manifest['name']} --data DIR"

@@ -78,8 +78,8 @@ def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> dict[str
             by_parent.setdefault((cell.merge or {})["parents"][task], []).append(cell)
     kept: dict[str, Parents] = {cell.key: {} for cell in usable}
     for key, on in by_parent.items():
-        own = [(cell, merges[cell.key]) for cell in on]
-        for cell, scores in zip(on, _of_parent(plan, store, baselines[key], own, start, device), strict=True):
+        pairs = [(cell, merges[cell.key]) for cell in on]
+        for cell, scores in zip(on, _of_parent(plan, store, baselines[key], pairs, start, device), strict=True):
             kept[cell.key][baselines[key].target] = scores
     return {key: dict(sorted(parents.items())) for key, parents in kept.items()}
 
@@ -94,23 +94,23 @@ def _of_parent(
 ) -> list[dict[str, Any]]:
     """Of each merge what a parent scores: alone, without an adapter, halved, by its own part and by the merge."""
     task = parent.target
-    own = parent_adapter(store, parent.key, task)
-    none = {name: torch.zeros_like(value) for name, value in own.items()}
-    lanes = [own, none, {name: value / 2 for name, value in own.items()}]
+    adapter = parent_adapter(store, parent.key, task)
+    none = {name: torch.zeros_like(value) for name, value in adapter.items()}
+    lanes = [adapter, none, {name: value / 2 for name, value in adapter.items()}]
     for cell, merge in merges:
         weight, rule = merge.parents[task], str(cell.rule)
         others = start if rule == TIES else none
         keep = (cell.merge or {}).get("keep", 1.0)
-        lanes += [merge.weights, merged(rule, [own, others], [weight, 1 - weight], start, keep)]
+        lanes += [merge.weights, merged(rule, [adapter, others], [weight, 1 - weight], start, keep)]
     n_rows, (alone, nothing, halved, *rest) = _scores(plan, store, parent, lanes, device)
     return [
         {
             "n_rows": n_rows,
             "weight": merge.parents[task],
             **{"alone": alone, "none": nothing, "halved": halved},
-            **{"own_part": rest[2 * place + 1], "merged": rest[2 * place]},
+            **{"own_part": rest[2 * index + 1], "merged": rest[2 * index]},
         }
-        for place, (_, merge) in enumerate(merges)
+        for index, (_, merge) in enumerate(merges)
     ]
 
 
@@ -121,9 +121,9 @@ def _scores(
     recipe, where = Recipe.of([parent]), device.ready()
     _, parts, tokenizer = encoded(parent, plan.backbone, plan.splits[parent.target], ("validation",))
     frozen = freeze(with_target(recipe, plan.backbone), PRECISIONS[recipe.precision], where)
-    own = f"heads.{parent.target}."
+    prefix = f"heads.{parent.target}."
     stored = load_file(open_weights(store, parent.key, "adapter/model_head.safetensors"))
-    head = {f"head.{name.removeprefix(own)}": value for name, value in stored.items()}
+    head = {f"head.{name.removeprefix(prefix)}": value for name, value in stored.items()}
     scores: list[float | None] = []
     for first in range(0, len(adapters), MOST_LANES):
         some = adapters[first : first + MOST_LANES]  # as lanes, all under one head

@@ -144,16 +144,16 @@ def shaped(
     order = sorted(numbers, key=lambda number: -lengths[number])
     # least[i] is the cost of the rows from the i-th on, the first of which is in a bucket with ``chosen[i]``.
     least, chosen = [0] * (len(order) + 1), [(0, 0)] * len(order)
-    for place in reversed(range(len(order))):
-        length = lengths[order[place]]
+    for position in reversed(range(len(order))):
+        length = lengths[order[position]]
         fitting = [bucket for bucket in buckets if bucket[1] >= length] or [(1, padded(length, limit))]
-        costs = [rows * tokens + SPARE + least[min(place + rows, len(order))] for rows, tokens in fitting]
-        least[place] = min(costs)
-        chosen[place] = fitting[costs.index(least[place])]
-    made, place = [], 0
-    while place < len(order):
-        rows, tokens = chosen[place]
-        own = order[place : place + rows]
-        made.append(Cut(own, rows, max(lengths[own[0]], min(tokens, limit))))
-        place += rows
+        costs = [rows * tokens + SPARE + least[min(position + rows, len(order))] for rows, tokens in fitting]
+        least[position] = min(costs)
+        chosen[position] = fitting[costs.index(least[position])]
+    made, position = [], 0
+    while position < len(order):
+        rows, tokens = chosen[position]
+        part = order[position : position + rows]
+        made.append(Cut(part, rows, max(lengths[part[0]], min(tokens, limit))))
+        position += rows
     return made

@@ -4,8 +4,6 @@ A stage is the number of finished epochs; one more than all of them means evalua
 stage for all of them before the stage before is removed: whenever the process dies, they can go on together.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time
@@ -71,7 +69,7 @@ class Checkpoints:
         seconds = {}
         for path in self.store.pack_folder(key).glob(f"{self.run}.*.safetensors"):
             number = path.name.split(".")[1]
-            checkpoint = self._loaded(path, key, int(number)) if number.isdecimal() else None
+            checkpoint = self._load(path, key, int(number)) if number.isdecimal() else None
             if checkpoint is not None:
                 seconds[int(number)] = checkpoint.facts["seconds"]
         self._earlier.setdefault(key, seconds[max(seconds)] if seconds else [0.0, 0.0])
@@ -85,7 +83,7 @@ class Checkpoints:
     def read(self, key: str, stage: int) -> Checkpoint:
         """The checkpoint of a stage that ``stages`` has named; OSError if another run has taken it away meanwhile."""
         path = self._path(key, stage)
-        checkpoint = self._loaded(path, key, stage)
+        checkpoint = self._load(path, key, stage)
         if checkpoint is None:
             raise OSError(f"{path}: changed while it was read")
         return checkpoint
@@ -97,7 +95,7 @@ class Checkpoints:
         training goes on, and a warning says so.
         """
         for key, checkpoint in lanes.items():
-            if not put(self._path(key, stage), self._sealed(key, stage, checkpoint)):
+            if not put(self._path(key, stage), self._seal(key, stage, checkpoint)):
                 return
         for key in lanes:
             for path in self.store.pack_folder(key).glob(f"{self.run}.*.safetensors"):
@@ -112,19 +110,19 @@ class Checkpoints:
     def _identity(self, key: str, stage: int) -> dict[str, Any]:
         """What must agree; another torch or another device may round otherwise, and a record names one."""
         device = None if self.device.type == "cpu" else name_of(self.device)
-        own = {"schema": SCHEMA, "key": key, "run": self.run, "stage": stage}
-        return own | {"torch": torch.__version__, "device": device}
+        facts = {"schema": SCHEMA, "key": key, "run": self.run, "stage": stage}
+        return facts | {"torch": torch.__version__, "device": device}
 
-    def _sealed(self, key: str, stage: int, checkpoint: Checkpoint) -> bytes:
+    def _seal(self, key: str, stage: int, checkpoint: Checkpoint) -> bytes:
         """The bytes of a checkpoint with its identity, its checksum and the seconds that were spent on it so far."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
         now = time.perf_counter(), time.process_time()
-        own = [(new - old) / self.lanes for new, old in zip(now, self._started, strict=True)]
-        spent = [earlier + more for earlier, more in zip(self.earlier(key), own, strict=True)]
+        seconds = [(new - old) / self.lanes for new, old in zip(now, self._started, strict=True)]
+        spent = [earlier + more for earlier, more in zip(self.earlier(key), seconds, strict=True)]
         text = json.dumps({**self._identity(key, stage), **checkpoint.facts, "seconds": spent}, allow_nan=False)
         return save(tensors, {"facts": text, "sha256": digest_of(tensors, text)})
 
-    def _loaded(self, path: Path, key: str, stage: int) -> Checkpoint | None:
+    def _load(self, path: Path, key: str, stage: int) -> Checkpoint | None:
         """The content of a file, None with a warning when it is not what was written here."""
         try:
             disk.must_be_plain(path)

@@ -115,28 +115,22 @@ class InputFormat:
         is_pair = self.name == "pair" and bool(history)
         room = self.max_tokens - self._around[is_pair]
         is_cut = len(target) > room and self.truncation != "windows"
-        return tuple(
-            self._fit(history, kept, follows, room, is_pair=is_pair, is_cut=is_cut)
-            for kept in pieces(target, room, self.truncation)
-        )
+        windows = []
+        for piece in pieces(target, room, self.truncation):  # each with as much of what is nearest as there is room for
+            of_history, of_later = sides(len(history), len(follows), room - len(piece))
+            kept, text = history[len(history) - of_history :], piece + follows[:of_later]
+            first, second = (kept, text) if is_pair else (kept + text, None)
+            ids = self.tokenizer.template.build_inputs_with_special_tokens(first, second)
+            segments = self.tokenizer.template.create_token_type_ids_from_sequences(first, second)
+            is_history_cut = of_history < len(history) or of_later < len(follows)
+            windows.append(Encoded(tuple(ids), tuple(segments), is_history_cut, is_cut))
+        return tuple(windows)
 
     @cached_property
     def _around(self) -> tuple[int, int]:
         """How many special tokens stand around one text, and around two."""
         build = self.tokenizer.template.build_inputs_with_special_tokens
         return len(build([], None)), len(build([], []))
-
-    def _fit(
-        self, history: list[int], target: list[int], follows: list[int], room: int, *, is_pair: bool, is_cut: bool
-    ) -> Encoded:
-        """One sequence of a target that fits, with as much of what is nearest to it as there is room for."""
-        of_history, of_later = sides(len(history), len(follows), room - len(target))
-        kept, text = history[len(history) - of_history :], target + follows[:of_later]
-        first, second = (kept, text) if is_pair else (kept + text, None)
-        ids = self.tokenizer.template.build_inputs_with_special_tokens(first, second)
-        segments = self.tokenizer.template.create_token_type_ids_from_sequences(first, second)
-        is_history_cut = of_history < len(history) or of_later < len(follows)
-        return Encoded(tuple(ids), tuple(segments), is_history_cut, is_cut)
 
 
 def sides(earlier: int, later: int, room: int) -> tuple[int, int]:
@@ -190,18 +184,18 @@ def rows_of(cell: Cell, splits: Splits) -> Rows:
     caps = cell.spec["caps"]
     classes = splits.task.label.kind != "continuous"
     parts = {
-        name: _capped(getattr(splits, name), caps[name], seed_of("cap", cell.target, name), classes)
+        name: _cap(getattr(splits, name), caps[name], seed_of("cap", cell.target, name), classes)
         for name in ("train", "validation", "test")
     }
     share = share_of(cell.setting)
     seed = seed_of("share", cell.target, cell.seed, cell.setting.lstrip("0123456789."))
     if cell.setting.endswith("-stratified"):
-        parts["train"] = _stratified(parts["train"], share, seed)
+        parts["train"] = _stratify(parts["train"], share, seed)
     elif share < 1:
-        parts["train"] = _capped(parts["train"], max(1, round(len(parts["train"]) * share)), seed, classes)
+        parts["train"] = _cap(parts["train"], max(1, round(len(parts["train"]) * share)), seed, classes)
     if (permutations := cell.spec["label"].get("permutations")) is not None:
-        for name, own in permutations.items():  # the rows in their order, each with the label of another
-            order = np.random.default_rng(own).permutation(len(parts[name])).tolist()
+        for name, order_seed in permutations.items():  # the rows in their order, each with the label of another
+            order = np.random.default_rng(order_seed).permutation(len(parts[name])).tolist()
             labels = [parts[name][i].label for i in order]
             parts[name] = tuple(row._replace(label=label) for row, label in zip(parts[name], labels, strict=True))
     seen = {index for row in parts["train"] for index in classes_of(row.label)} if classes else set()
@@ -214,7 +208,7 @@ def rows_of(cell: Cell, splits: Splits) -> Rows:
     return Rows(**parts)
 
 
-def _capped(rows: tuple[Example, ...], cap: int | None, seed: int, has_classes: bool) -> tuple[Example, ...]:
+def _cap(rows: tuple[Example, ...], cap: int | None, seed: int, has_classes: bool) -> tuple[Example, ...]:
     """``cap`` rows by a seeded permutation, one of every class first, in file order."""
     if cap is None or len(rows) <= cap:
         return rows
@@ -226,7 +220,7 @@ def _capped(rows: tuple[Example, ...], cap: int | None, seed: int, has_classes: 
     return tuple(rows[i] for i in sorted(order[:cap]))
 
 
-def _stratified(rows: tuple[Example, ...], share: float, seed: int) -> tuple[Example, ...]:
+def _stratify(rows: tuple[Example, ...], share: float, seed: int) -> tuple[Example, ...]:
     """A share of every class (of every tenth by size, for numbers) by a seeded permutation, in file order.
 
     Every class or tenth keeps at least a row; what rounding takes from one goes to the next. Of several labels the
@@ -273,7 +267,7 @@ def token_lengths(splits: Splits, backbone: str) -> dict[str, Any]:
     uncut = replace(form, max_tokens=10**6)
     by_split: dict[str, Any] = {}
     for name in NAMES:
-        rows = _thinned(getattr(splits, name), MOST_ROWS)
+        rows = _thin(getattr(splits, name), MOST_ROWS)
         counts = cut_counts(form.encode_all(rows))
         lengths = [len(piece.ids) for windows in uncut.encode_all(rows) for piece in windows]
         cut = {f"{part}_cut_percent": 100 * counts[part] / len(rows) for part in ("history", "target")}
@@ -292,7 +286,7 @@ class RowTokens:
 def row_tokens(task: Task, rows: Sequence[Example], study: StudyConfig, backbone: Backbone) -> RowTokens:
     """Lengths of ``rows`` as the study cuts them, special tokens included; at most 103 rows are looked at."""
     form, later = _form(task, study, backbone), task.later
-    seen = form.encode_all(_thinned(rows, MOST_SAMPLED))
+    seen = form.encode_all(_thin(rows, MOST_SAMPLED))
     lengths = [len(window.ids) for windows in seen for window in windows]
     longest = tuple(form.encode_all(sorted(rows, key=lambda row: _bytes(row, later))[-LONGEST:]))
     return RowTokens(sum(lengths) / len(lengths), longest)
@@ -306,7 +300,7 @@ def cut_shares(task: Task, rows: Sequence[Example], study: StudyConfig, backbone
     long = [row for row in rows if _bytes(row, task.later, ROOM_FOR_TAGS) > study.max_tokens]
     if not long:
         return {"history": 0.0, "target": 0.0}
-    form, looked_at = _form(task, study, backbone), _thinned(long, MOST_TOKENISED)
+    form, looked_at = _form(task, study, backbone), _thin(long, MOST_TOKENISED)
     counts = cut_counts(form.encode_all(looked_at))
     return {part: counts[part] / len(looked_at) * len(long) / len(rows) for part in ("history", "target")}
 
@@ -318,7 +312,7 @@ def _form(task: Task, study: StudyConfig, backbone: Backbone) -> InputFormat:
     return InputFormat(tokenizer, study.input_format, tags, study.max_tokens, task.truncation, task.later)
 
 
-def _thinned(rows: Sequence[Example], most: int) -> Sequence[Example]:
+def _thin(rows: Sequence[Example], most: int) -> Sequence[Example]:
     """At most about ``most`` of the rows, evenly spread; all, where there are no more."""
     return rows[:: -(-len(rows) // most)]
 

@@ -197,10 +197,8 @@ class Trainer:
         (rate,), (decay,) = self.recipe.learning_rates, self.recipe.weight_decays
         fused = [value for name, value in self.parameters.items() if model.FUSION_LAYER in name]
         others = [value for name, value in self.parameters.items() if model.FUSION_LAYER not in name]
-        groups: list[dict[str, Any]] = [
-            {"params": others},
-            *([{"params": fused, "lr": self.recipe.fusion_rate}] if fused else []),
-        ]
+        groups: list[dict[str, Any]] = [{"params": others}]
+        groups += [{"params": fused, "lr": self.recipe.fusion_rate}] if fused else []
         optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=decay)
         return optimizer, get_linear_schedule_with_warmup(optimizer, round(self.recipe.warmup * steps), steps)
 
@@ -213,13 +211,12 @@ class Trainer:
         schedule: torch.optim.lr_scheduler.LambdaLR,
     ) -> tuple[float, int]:
         """One pass over the training rows; returns the mean loss of a row and the number of steps so far."""
-        recipe = self.recipe
-        target, seed = recipe.target, recipe.seed
+        recipe, target, seed = self.recipe, self.recipe.target, self.recipe.seed
         self.model.train()
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         rows = train.draw_windows(seed_of(seed, target, "window", epoch))
         lengths = [len(row.ids) for row in rows]
-        objective = self.objective(train, epoch)
+        objective = recipe.objective(train.labels, epoch).on(self.device)
         for numbers in training_batches(lengths, recipe.batch_size, seed=seed, target=target, epoch=epoch):
             torch.manual_seed(seed_of(seed, target, "dropout", step, *recipe.noise))
             loss = self.loss(objective, rows, train.labels, numbers)
@@ -236,20 +233,14 @@ class Trainer:
         optimizer.step()
         schedule.step()
 
-    def objective(self, train: Part, epoch: int) -> Objective:
-        """The loss of an epoch, with what it takes from the training rows."""
-        recipe = self.recipe
-        made = Objective.of(recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch)
-        return made.on(self.device)
-
     def loss(self, objective: Objective, rows: Sequence[Encoded], labels: Labels, numbers: Sequence[int]) -> Tensor:
         """Mean loss of the rows with these numbers: the library head's own, or another objective's."""
-        batch, own = self.batch(rows, numbers), to_device(torch.from_numpy(labels[numbers]), self.device)
-        own = own.float() if own.is_floating_point() or own.ndim == 2 else own
+        batch, gold = self.batch(rows, numbers), to_device(torch.from_numpy(labels[numbers]), self.device)
+        gold = gold.float() if gold.is_floating_point() or gold.ndim == 2 else gold
         if objective.is_plain:
-            mean: Tensor = self.model(**batch, labels=own, head=self.recipe.target).loss
+            mean: Tensor = self.model(**batch, labels=gold, head=self.recipe.target).loss
         else:
-            mean = objective.mean(self.model(**batch, head=self.recipe.target).logits, own)
+            mean = objective.mean(self.model(**batch, head=self.recipe.target).logits, gold)
         return regularised(mean, self.model) if self.recipe.fuses else mean
 
 
@@ -334,7 +325,8 @@ class Parent:
         """What ``Trainer.loss`` asks for, for every batch of an epoch."""
         recipe, train = self.trainer.recipe, self.parts["train"]
         rows = train.draw_windows(seed_of(recipe.seed, recipe.target, "window", epoch))
-        objective, lengths = self.trainer.objective(train, epoch), [len(row.ids) for row in rows]
+        objective = recipe.objective(train.labels, epoch).on(self.trainer.device)
+        lengths = [len(row.ids) for row in rows]
         for numbers in training_batches(lengths, batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch):
             yield objective, rows, train.labels, numbers
 
@@ -367,32 +359,32 @@ def _parents(network: Any, attempt: Attempt) -> dict[str, Parent]:  # noqa: ANN4
     merge, store, parts, recipes = attempt.cells[0].merge or {}, attempt.store, {}, {}
     for task in weights_of(merge, store):
         spec = store.get(merge["parents"][task]).spec
-        own = Cell(task, None, spec["seed"], spec["setting"], spec["role"], spec, merge["parents"][task])
-        _, parts[task], tokenizer = encoded(own, attempt.backbone, attempt.siblings[task], ("train", "validation"))
-        recipes[task] = replace(Recipe.of([own]), clip=attempt.recipe.clip)
+        cell = Cell(task, None, spec["seed"], spec["setting"], spec["role"], spec, merge["parents"][task])
+        _, parts[task], tokenizer = encoded(cell, attempt.backbone, attempt.siblings[task], ("train", "validation"))
+        recipes[task] = replace(Recipe.of([cell]), clip=attempt.recipe.clip)
         model.add_head(network, recipes[task])
     network.train_adapter(model.INTERMEDIATE)
-    return {task: Parent(Trainer(network, recipes[task], tokenizer.padding), own) for task, own in parts.items()}
+    return {task: Parent(Trainer(network, recipes[task], tokenizer.padding), part) for task, part in parts.items()}
 
 
 def _fit(network: Any, recipe: Recipe, parents: Mapping[str, Parent]) -> dict[str, Any]:  # noqa: ANN401
     """Train adapter and heads by the target's epochs, rate and batch size; what a record says of it."""
     lead = Trainer(network, recipe, 0)
-    steps = sum(math.ceil(len(own.parts["train"].rows) / recipe.batch_size) for own in parents.values())
+    steps = sum(math.ceil(len(parent.parts["train"].rows) / recipe.batch_size) for parent in parents.values())
     optimizer, schedule = lead.optimizer(recipe.epochs * steps)
     lane: dict[str, Tensor] = {name: p.detach().unsqueeze(0) for name, p in lead.parameters.items()}
     best, history = Best(lane, 1), []
     for epoch in range(1, recipe.epochs + 1):
         network.train()
-        batches = [(own, given) for own in parents.values() for given in own.losses(epoch, recipe.batch_size)]
+        batches = [(parent, given) for parent in parents.values() for given in parent.losses(epoch, recipe.batch_size)]
         order = np.random.default_rng(seed_of(recipe.seed, recipe.target, "joint", epoch)).permutation(len(batches))
-        for step, (own, given) in enumerate((batches[place] for place in order), start=(epoch - 1) * steps):
+        for step, (parent, given) in enumerate((batches[index] for index in order), start=(epoch - 1) * steps):
             torch.manual_seed(seed_of(recipe.seed, recipe.target, "joint", "dropout", step))
-            lead.step(own.trainer.loss(*given), optimizer, schedule)
-        history.append({name: own.score() for name, own in parents.items()})
+            lead.step(parent.trainer.loss(*given), optimizer, schedule)
+        history.append({name: parent.score() for name, parent in parents.items()})
         best.keep(lane, [float(np.mean([finite(score) or 0.0 for score in history[-1].values()]))], epoch)
     best.restore(lane)
-    rows = {name: len(own.parts["train"].rows) for name, own in parents.items()}
+    rows = {name: len(parent.parts["train"].rows) for name, parent in parents.items()}
     return {
         "weights": {name: count / sum(rows.values()) for name, count in rows.items()},
         "best_epoch": best.epochs[0],

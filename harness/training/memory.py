@@ -11,6 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -59,9 +60,8 @@ class Shape:
 
     def lane_bytes(self) -> int:
         """Bytes that one more lane needs at the peak."""
-        score_bytes = (
-            self.heads * self.longest * (4 if self.value_bytes == 4 else 4 + self.value_bytes)
-        )  # and their cast
+        of_score = 4 if self.value_bytes == 4 else 4 + self.value_bytes  # and its cast
+        score_bytes = self.heads * self.longest * of_score
         width_bytes, tokens = self.width * self.value_bytes, max(self.trained, self.longest)
         inner = max(0, self.layers - 2)
         trained = tokens * ((LAYER * inner + ENDS) * width_bytes + LAYER_SCORES * inner * score_bytes)
@@ -141,10 +141,10 @@ def _machine_bytes() -> int:
     return sizes.get("MemAvailable", 1 << 62)
 
 
-def _cgroup_bytes(own: Path, root: Path) -> list[int]:
+def _cgroup_bytes(file: Path, root: Path) -> list[int]:
     """What is left under each memory limit of this process's control groups (version 2 or 1); none, where none is."""
     try:
-        lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+        lines = [line.split(":", 2) for line in file.read_text().splitlines()]
     except OSError:
         return []
     left = []
@@ -154,21 +154,16 @@ def _cgroup_bytes(own: Path, root: Path) -> list[int]:
         top = root / controllers
         folder = top / path.lstrip("/")
         for group in (folder, *folder.parents):
-            left += _left(*(group / name for name in LIMIT_FILES[controllers]))
+            with suppress(OSError, ValueError):
+                most, used = ((group / name).read_text().strip() for name in LIMIT_FILES[controllers])
+                facts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                # page cache, which is given back when asked for, does not count as used
+                cache = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
+                if most != "max":
+                    left.append(max(0, int(most) - int(used) + cache))
             if group == top:
                 break
     return left
-
-
-def _left(limit: Path, used: Path) -> list[int]:
-    """Bytes below one limit; page cache, which is given back when asked for, does not count as used."""
-    try:
-        most, now = limit.read_text().strip(), int(used.read_text())
-        facts = dict(line.split() for line in (limit.parent / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):
-        return []
-    cache = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
-    return [] if most == "max" else [max(0, int(most) - now + cache)]
 
 
 # Which lanes train together: those that stand at the same stage, as many as memory has room for.
@@ -195,9 +190,9 @@ def run_in_chunks(
     """
     import torch
 
-    known = {key: stages(key) for key in keys}
+    stages_of = {key: stages(key) for key in keys}
     limit, done = len(keys), dict[str, T]()
-    while left := {key: known[key] for key in keys if key not in done}:
+    while left := {key: stages_of[key] for key in keys if key not in done}:
         stage, group = max(together(left).items())
         size = max(1, min(limit, most()))
         chunk = group[: math.ceil(len(group) / math.ceil(len(group) / size))]
@@ -215,7 +210,7 @@ def run_in_chunks(
             raise OutOfMemory(f"one lane alone has no room: {reason}; lower max_tokens or free memory and run again")
         limit = len(chunk) // 2
         log.warning("memory ran out with %d lanes; at most %d from here on (%s)", len(chunk), limit, reason)
-        known |= {key: stages(key) for key in chunk}
+        stages_of |= {key: stages(key) for key in chunk}
     return done
 
 

@@ -1,7 +1,5 @@
 """The backbone with the adapters of one cell, in the one call order that keeps a frozen intermediate alive."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
@@ -76,8 +74,8 @@ def load_backbone(backbone: Backbone) -> Any:  # noqa: ANN401 - the library's mo
 
         options: dict[str, Any] = {}
         if backbone.library_type != backbone.model_type:  # the class by which the library finds its model of that shape
-            own = AutoConfig.from_pretrained(str(backbone.folder), local_files_only=True).to_dict()
-            options["config"] = AutoConfig.for_model(**{**own, "model_type": backbone.library_type})
+            fields = AutoConfig.from_pretrained(str(backbone.folder), local_files_only=True).to_dict()
+            options["config"] = AutoConfig.for_model(**{**fields, "model_type": backbone.library_type})
         model, account = from_folder(AutoAdapterModel, backbone, **options)
         check_loaded(backbone.name, model, account)
     model.config._name_or_path = backbone.name  # saved with every adapter: never a path of this machine
@@ -113,10 +111,10 @@ def check_loaded(name: str, network: torch.nn.Module, account: Mapping[str, Sequ
     odd = [key for key in account["unexpected_keys"] if any(part in f".{key}" for part in OF_ENCODER)]
     named = {"missing in": missing, "of another shape in": account["mismatched_keys"]}
     named["left out of"] = [key for key in odd if "_ids" not in key]
-    for what, keys in named.items():
+    for fault, keys in named.items():
         if keys:
             raise BadBackbone(
-                f"backbone {name!r}: {len(keys)} tensors are {what} its weights, first {keys[0]}; take weights and "
+                f"backbone {name!r}: {len(keys)} tensors are {fault} its weights, first {keys[0]}; take weights and "
                 "config.json that belong together"
             )
     check_finite(name, network)

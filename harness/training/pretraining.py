@@ -8,8 +8,6 @@ step, so that a training that goes on from a checkpoint comes to the same bytes 
 Texts of validation and test rows are left out of what is read, and counted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -30,7 +28,7 @@ from harness.study.backbone import Backbone
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks.errors import BadInput
-from tasks.splits.loading import Splits
+from tasks.task import Example
 
 FEWEST = 100  # texts that say anything of a domain, a few of which are held out
 HELD_OUT = 0.05
@@ -64,35 +62,29 @@ def corpus_of(texts: Iterable[str], *, apart: Iterable[str] = (), seed: int = 1)
 
     One text of twenty is held out, at most 1,000, drawn by ``seed``. BadInput below 100 texts.
     """
-    unwanted, known = {_plain(text) for text in apart}, set[str]()
+    unwanted, seen = {_plain(text) for text in apart}, set[str]()
     kept: list[str] = []
     counts = {"empty": 0, "repeated": 0, "apart": 0}
     for text in texts:
         plain = _plain(text)
-        why = "empty" if not plain else "apart" if plain in unwanted else "repeated" if plain in known else ""
+        why = "empty" if not plain else "apart" if plain in unwanted else "repeated" if plain in seen else ""
         if why:
             counts[why] += 1
             continue
-        known.add(plain)
+        seen.add(plain)
         kept.append(text)
     if len(kept) < FEWEST:
         left_out = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise BadInput(f"pretrain: {len(kept)} texts are left ({left_out}) where {FEWEST} are needed; give more")
     order = np.random.default_rng(seed).permutation(len(kept))
     held_out = set(order[: min(MOST_HELD_OUT, int(HELD_OUT * len(kept)))].tolist())
-    parts = ([text for place, text in enumerate(kept) if (place in held_out) == is_held] for is_held in (False, True))
+    parts = ([text for index, text in enumerate(kept) if (index in held_out) == is_held] for is_held in (False, True))
     train, rest = map(tuple, parts)
     return Corpus(train, rest, **counts)
 
 
-def training_texts(splits: Splits) -> list[str]:
-    """Every turn of a task's training rows."""
-    return [text for row in splits.train for text in (*(turn.text for turn in row.context), row.text)]
-
-
-def later_texts(splits: Splits) -> list[str]:
-    """Every turn of a task's validation and test rows."""
-    rows = (*splits.validation, *splits.test)
+def turns_of(rows: Iterable[Example]) -> list[str]:
+    """Every turn of some rows."""
     return [text for row in rows for text in (*(turn.text for turn in row.context), row.text)]
 
 
@@ -105,6 +97,7 @@ CLIP = 1.0  # of the norm of a step's gradient
 EVALUATION = 2**32 - 1  # the epoch by which held-out texts are masked, always alike
 CHECKPOINTS = 20  # in a whole training
 RUN = "pretraining"
+OF_TOKENIZERS = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "sentencepiece")  # names of files
 FACTS = "pretraining.json"  # beside the weights: what they have read, by hash
 IGNORED = -100  # the label of a token that need not be guessed, in the library
 Watch = Callable[[int, int], None]
@@ -159,7 +152,7 @@ def windows_of(texts: Iterable[str], tokenizer: Tokenizer, setting: Setting) -> 
         numbers = list(range(len(pieces)))  # of the word that each belongs to
         whole = tokenizer.backend.encode(text, add_special_tokens=False) if setting.whole_words else None
         if whole and whole.ids == pieces:  # else the text has words that are written like special tokens
-            numbers = [len(pieces) + place if word is None else word for place, word in enumerate(whole.word_ids)]
+            numbers = [len(pieces) + index if word is None else word for index, word in enumerate(whole.word_ids)]
         for start in range(0, len(pieces), room):
             row = tokenizer.template.build_inputs_with_special_tokens(pieces[start : start + room])
             of_word = np.full(len(row), -1)
@@ -214,14 +207,10 @@ def pretrain(
     out.parent.mkdir(parents=True, exist_ok=True)
     new_folder(half)
     training.model.config._name_or_path = backbone.name  # never a path of this machine
-    training.model.base_model.save_pretrained(
-        str(half), safe_serialization=True
-    )  # the adapters library takes no half a head
+    # the body alone, for the adapters library takes no half a head
+    training.model.base_model.save_pretrained(str(half), safe_serialization=True)
     for file in sorted(backbone.folder.iterdir()):
-        is_tokenizer = file.name.startswith(
-            ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "sentencepiece")
-        )
-        if is_tokenizer and file.suffix in (".json", ".txt", ".model"):
+        if file.name.startswith(OF_TOKENIZERS) and file.suffix in (".json", ".txt", ".model"):
             shutil.copyfile(file, half / file.name)
     write_text(half / FACTS, json.dumps(facts, indent=1) + "\n")
     half.rename(out)
@@ -241,7 +230,16 @@ class _Training:
         self.held_out = windows_of(corpus.held_out, tokenizer, setting)
         self.of_epoch = -(-len(self.train.ids) // setting.batch_size)
         self.steps = setting.epochs * self.of_epoch
-        self.model, self.head_is_new = _language_model(backbone, setting.seed)
+        # the backbone under a head that guesses words; without dropout of its own
+        from transformers import AutoModelForMaskedLM
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()  # a new head is said in our words
+        torch.manual_seed(setting.seed)
+        self.model, account = AutoModelForMaskedLM.from_pretrained(
+            str(backbone.folder), local_files_only=True, use_safetensors=True, output_loading_info=True
+        )
+        self.head_is_new = any("transform" in name or "lm_head" in name for name in account["missing_keys"])
         self.model.to(device)
         self.head = self.model.cls if hasattr(self.model, "cls") else self.model.lm_head  # as BERT and RoBERTa name it
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=setting.learning_rate, weight_decay=0.01)
@@ -270,9 +268,9 @@ class _Training:
         every = -(-self.steps // CHECKPOINTS)
         for step in range(done, self.steps):
             # one update: the mean cross-entropy of the tokens to be guessed, its rate falling to 0 over all steps
-            epoch, place = divmod(step, self.of_epoch)
+            epoch, batch = divmod(step, self.of_epoch)
             order = np.random.default_rng((self.setting.seed, epoch)).permutation(len(self.train.ids))
-            rows = order[place * self.setting.batch_size : (place + 1) * self.setting.batch_size]
+            rows = order[batch * self.setting.batch_size : (batch + 1) * self.setting.batch_size]
             torch.manual_seed(int(np.random.SeedSequence((self.setting.seed, step)).generate_state(1)[0]))
             self.model.train()
             loss, count = self._loss(self.train, rows, epoch)
@@ -332,16 +330,3 @@ class _Training:
             if kind == "state":
                 state.setdefault(int(rest[0]), {})[rest[1]] = value.reshape(()) if rest[1] == "step" else value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
-
-
-def _language_model(backbone: Backbone, seed: int) -> tuple[Any, bool]:
-    """The backbone under a head that guesses words, and whether that head is new; without dropout of its own."""
-    from transformers import AutoModelForMaskedLM
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()  # a new head is said in our words
-    torch.manual_seed(seed)
-    model, account = AutoModelForMaskedLM.from_pretrained(
-        str(backbone.folder), local_files_only=True, use_safetensors=True, output_loading_info=True
-    )
-    return model, any("transform" in name or "lm_head" in name for name in account["missing_keys"])

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,9 @@ from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks import metrics
 from tasks.rationales import Marks
 from tasks.splits.loading import Splits
+
+if TYPE_CHECKING:
+    from harness.training.objective import Objective
 
 SHARE_OF_RATE = 1 / 3  # of the learning rate of the first attempt
 Watch = Callable[[str, int, int], None]  # what is trained, epoch, epochs
@@ -128,6 +131,12 @@ class Recipe:
         """True where no other record has the intermediate of a stack, for it was trained in the cell itself."""
         return self.trains_intermediate or self.rule == JOINT
 
+    def objective(self, labels: Labels, epoch: int) -> Objective:
+        """What an epoch (from 1) minimises on training rows with these labels."""
+        from harness.training.objective import Objective  # here, so that costs are planned without torch
+
+        return Objective.of(self.loss, labels, self.outputs, class_weights=self.class_weights, epoch=epoch)
+
     def only(self, lanes: Sequence[int]) -> Recipe:
         """The recipe of some of the cells, by their places."""
         return replace(
@@ -174,9 +183,9 @@ class Attempt:
     def folds(self) -> list[Attempt]:
         """An attempt for every fold of the task's splits, or for the splits themselves."""
         attempts = []
-        for place, fold in enumerate(self.splits.folds or (self.splits,)):
-            siblings = {name: own.folds[place] if own.folds else own for name, own in self.siblings.items()}
-            attempts.append(replace(self, splits=fold, run=f"fold-{place + 1}{self.run}", siblings=siblings))
+        for number, fold in enumerate(self.splits.folds or (self.splits,)):
+            siblings = {name: other.folds[number] if other.folds else other for name, other in self.siblings.items()}
+            attempts.append(replace(self, splits=fold, run=f"fold-{number + 1}{self.run}", siblings=siblings))
         return attempts
 
     def only(self, lanes: Sequence[int]) -> Attempt:

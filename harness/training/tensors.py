@@ -1,7 +1,5 @@
 """Tensors on their way to a device, and its name."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence

@@ -112,12 +112,12 @@ class Tokenizer:
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of every text, in one call, without special tokens."""
         every = [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
-        for place, ids in enumerate(every):
+        for index, ids in enumerate(every):
             if not self.reserved.isdisjoint(ids):
-                text = texts[place]
+                text = texts[index]
                 for token in self.words:  # a unigram vocabulary holds these words as pieces
                     text = text.replace(token, f"{token[0]} {token[1:]}")
-                every[place] = self.backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
+                every[index] = self.backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return every
 
     def pieces(self, text: str) -> list[tuple[int, tuple[int, int]]]:
@@ -226,8 +226,8 @@ def _is_taken_as_it_is(backend: Backend, kind: str, settings: Mapping[str, Any],
     if not special <= {token.content for token in there.values() if token.special}:
         return False
     for number, token in settings.get("added_tokens_decoder", {}).items():
-        own = there.get(int(number))
-        if own is None or any(getattr(own, name) != value for name, value in token.items() if name != "__type"):
+        other = there.get(int(number))
+        if other is None or any(getattr(other, name) != value for name, value in token.items() if name != "__type"):
             return False
     words = _state(backend.pre_tokenizer)
     first = bool(settings.get("add_prefix_space", False))

@@ -24,14 +24,11 @@ def study(tmp_path_factory):
     return study
 
 
-def test_fields_are_given_by_their_own_names():
+def test_fields_are_given_by_their_own_names_a_tuple_as_a_list_and_a_table_in_part():
     config = Study("tiny", epochs=3, seeds=[1, 2], reduction_factor=8, task={ONE: {"learning_rate": 1e-3}}).config
     assert config == load_study(
         "tiny", ["training.epochs=3", "seeds=[1, 2]", "adapter.reduction_factor=8", f"task.{ONE}.learning_rate=1e-3"]
     )
-
-
-def test_a_tuple_is_a_list_and_a_table_keeps_its_other_fields():
     assert Study("tiny", seeds=(4, 5)).config.seeds == (4, 5)
     assert Study("tiny", training={"epochs": 7}).config == load_study("tiny", ["training.epochs=7"])
 

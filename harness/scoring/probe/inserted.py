@@ -46,16 +46,16 @@ Conversation = Sequence[Message]
 def personachat(folder: Path) -> Iterator[Conversation]:
     """Dialogues in the format of ParlAI: numbered lines, from 1 in each, of an utterance, a tab and its reply."""
     for file in sorted(folder.rglob("valid_self_original_no_cands.txt")):
-        said: list[Message] = []
+        messages: list[Message] = []
         for line in file.read_text(encoding="utf-8").splitlines():
             number, _, rest = line.partition(" ")
             if number == "1":
-                yield said
-                said = []
+                yield messages
+                messages = []
             utterance, tab, reply = rest.partition("\t")
             if tab:
-                said += [Message("a", utterance), Message("b", reply.partition("\t")[0])]
-        yield said
+                messages += [Message("a", utterance), Message("b", reply.partition("\t")[0])]
+        yield messages
 
 
 def ubuntu(folder: Path) -> Iterator[Conversation]:
@@ -71,9 +71,9 @@ def ubuntu(folder: Path) -> Iterator[Conversation]:
         for number in sorted(origin):
             members.setdefault(_root(origin, number), []).append(number)
         for numbers in members.values():
-            said = [message for number in numbers if (message := _message(lines[number])) is not None]
-            if len({message.person for message in said}) == 2:
-                yield said
+            messages = [message for number in numbers if (message := _message(lines[number])) is not None]
+            if len({message.person for message in messages}) == 2:
+                yield messages
 
 
 def _root(origin: dict[int, int], number: int) -> int:
@@ -115,22 +115,22 @@ def exchanges(corpus: str, folder: Path, count: int, seed: int) -> list[Example]
     """
     if not folder.is_dir():
         raise BadInput(f"--conversations {folder}: no such folder")
-    every = [said for said in CORPORA[corpus].read(folder) if len(said) >= FEWEST and _replies(said)]
+    every = [dialogue for dialogue in CORPORA[corpus].read(folder) if len(dialogue) >= FEWEST and _replies(dialogue)]
     if not every:
         raise BadInput(f"{folder} has no conversation of {corpus}; {CORPORA[corpus].access}")
     rng, rows = np.random.default_rng(seed), []
     for number in rng.permutation(len(every))[:count]:
-        id, said = f"{corpus} {number}", every[number]
-        place = int(rng.choice(_replies(said)))
-        replier = said[place].person
-        turns = tuple(Turn(SPEAKERS[message.person == replier], message.text) for message in said[:place])
-        rows.append(Example(id, id, id, turns, said[place].text, 0))
+        id, dialogue = f"{corpus} {number}", every[number]
+        position = int(rng.choice(_replies(dialogue)))
+        replier = dialogue[position].person
+        turns = tuple(Turn(SPEAKERS[message.person == replier], message.text) for message in dialogue[:position])
+        rows.append(Example(id, id, id, turns, dialogue[position].text, 0))
     return rows
 
 
-def _replies(said: Conversation) -> list[int]:
+def _replies(dialogue: Conversation) -> list[int]:
     """The places of messages that answer another person's."""
-    return [place for place in range(1, len(said)) if said[place].person != said[place - 1].person]
+    return [index for index in range(1, len(dialogue)) if dialogue[index].person != dialogue[index - 1].person]
 
 
 def with_sentence(rows: Sequence[Example], sentences: Sequence[str], seed: int) -> list[Example]:

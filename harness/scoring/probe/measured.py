@@ -95,7 +95,7 @@ class Material:
 
 def with_context(rows: Sequence[Example]) -> Places:
     """The places of rows that have a context."""
-    return np.array([place for place, row in enumerate(rows) if row.context], dtype=np.int64)
+    return np.array([index for index, row in enumerate(rows) if row.context], dtype=np.int64)
 
 
 def derangement(groups: Sequence[object], contents: Sequence[object], rng: np.random.Generator) -> Places:
@@ -127,8 +127,8 @@ def derangement(groups: Sequence[object], contents: Sequence[object], rng: np.ra
 
 def _codes(names: Sequence[object]) -> Places:
     """Equal names as equal numbers from 0."""
-    known: dict[object, int] = {}
-    return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
+    codes: dict[object, int] = {}
+    return np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int64)
 
 
 # The operations. Each takes all rows of a test set and returns those that it has changed.
@@ -137,30 +137,30 @@ def _codes(names: Sequence[object]) -> Places:
 def unchanged(rows: Sequence[Example], material: Material) -> Changed:
     """The rows as they are, for what all others are held against."""
     places = with_context(rows)
-    return Changed(places, [rows[place] for place in places])
+    return Changed(places, [rows[index] for index in places])
 
 
 def removed(rows: Sequence[Example], material: Material) -> Changed:
     """Without any context."""
     places = with_context(rows)
-    return Changed(places, [rows[place]._replace(context=()) for place in places])
+    return Changed(places, [rows[index]._replace(context=()) for index in places])
 
 
 def swapped(rows: Sequence[Example], material: Material) -> Changed:
     """The context of a row of another group."""
-    return _given(rows, [with_context(rows)], "context", material.seed)
+    return _exchange(rows, [with_context(rows)], "context", material.seed)
 
 
 def swapped_in_class(rows: Sequence[Example], material: Material) -> Changed:
     """The context of a row of another group with the same label, of a number in the same third of the labels."""
     places = with_context(rows)
-    classes = classes_of([rows[place].label for place in places])
-    return _given(rows, [places[classes == number] for number in np.unique(classes)], "context", material.seed)
+    classes = classes_of([rows[index].label for index in places])
+    return _exchange(rows, [places[classes == number] for number in np.unique(classes)], "context", material.seed)
 
 
 def other_reply(rows: Sequence[Example], material: Material) -> Changed:
     """The reply of a row of another group, on its own context: the positive control."""
-    return _given(rows, [with_context(rows)], "text", material.seed)
+    return _exchange(rows, [with_context(rows)], "text", material.seed)
 
 
 def from_other_tasks(rows: Sequence[Example], material: Material) -> Changed:
@@ -170,10 +170,10 @@ def from_other_tasks(rows: Sequence[Example], material: Material) -> Changed:
         return Changed(np.empty(0, np.int64), [], len(places))
     rng = np.random.default_rng(material.seed)
     drawn = rng.choice(len(foreign), size=len(places), replace=len(places) > len(foreign))
-    is_other = np.array([foreign[number] != rows[place].context for place, number in zip(places, drawn, strict=True)])
+    is_other = np.array([foreign[number] != rows[index].context for index, number in zip(places, drawn, strict=True)])
     chosen = [
-        rows[place]._replace(context=foreign[number])
-        for place, number in zip(places[is_other], drawn[is_other], strict=True)
+        rows[index]._replace(context=foreign[number])
+        for index, number in zip(places[is_other], drawn[is_other], strict=True)
     ]
     return Changed(places[is_other], chosen, int((~is_other).sum()))
 
@@ -183,8 +183,8 @@ def contradicted(rows: Sequence[Example], material: Material, *, half: int) -> C
     places = with_context(rows)
     drawn = np.random.default_rng(material.seed).integers(len(material.pairs), size=len(places))
     chosen = [
-        rows[place]._replace(context=(Turn(rows[place].context[-1].speaker, material.pairs[number][half]),))
-        for place, number in zip(places, drawn, strict=True)
+        rows[index]._replace(context=(Turn(rows[index].context[-1].speaker, material.pairs[number][half]),))
+        for index, number in zip(places, drawn, strict=True)
     ]
     return Changed(places, chosen)
 
@@ -210,13 +210,13 @@ def classes_of(labels: Sequence[object]) -> Places:
     return _codes(labels)
 
 
-def _given(rows: Sequence[Example], parts: Sequence[Places], field: str, seed: int) -> Changed:
+def _exchange(rows: Sequence[Example], parts: Sequence[Places], field: str, seed: int) -> Changed:
     """Rows that were given the ``field`` of another row of their part, which is at least of another group."""
     rng = np.random.default_rng(seed)
     takers, givers = [], []
     for places in parts:
-        contents = [getattr(rows[place], field) for place in places]
-        chosen = derangement([rows[place].group for place in places], contents, rng)
+        contents = [getattr(rows[index], field) for index in places]
+        chosen = derangement([rows[index].group for index in places], contents, rng)
         takers.append(places[chosen != NOBODY])
         givers.append(places[chosen[chosen != NOBODY]])
     taker = np.concatenate([*takers, np.empty(0, np.int64)])
@@ -254,12 +254,12 @@ class Probe:
         """Put into the store what these cells answer; a task without context is named and left out."""
         done = 0
         for task in dict.fromkeys(cell.task for cell in cells):
-            own = [cell for cell in cells if cell.task == task]
+            of_task = [cell for cell in cells if cell.task == task]
             try:
-                self._task(task, own, lambda before=done: watch("probes", before, len(cells)))  # type: ignore[misc]
+                self._task(task, of_task, lambda before=done: watch("probes", before, len(cells)))  # type: ignore[misc]
             except BadInput as reason:
                 self.missing[task] = str(reason)
-            done += len(own)
+            done += len(of_task)
             watch("probes", done, len(cells))
 
     def _task(self, task: str, cells: Sequence[ProbedCell], tick: Callable[[], None]) -> None:
@@ -293,8 +293,8 @@ class Probe:
 
     def _cell(self, cell: ProbedCell, rows: Sequence[Example], material: Material) -> None:
         donors = donors_of(self.manifest, cell.task)
-        known = [name for name in PROBES if name != OTHER_TASK or material.foreign]
-        wanted = [name for name in known if not self.store.find_measure(PROBE, probe_inputs(cell.key, name, donors))]
+        names = [name for name in PROBES if name != OTHER_TASK or material.foreign]
+        wanted = [name for name in names if not self.store.find_measure(PROBE, probe_inputs(cell.key, name, donors))]
         if not wanted:
             return
         scorer = scorer_of(self.store, self.manifest, cell.system, cells=[cell.key], device=self.device)
@@ -309,13 +309,13 @@ class Probe:
         for name in wanted:
             started = time.perf_counter()
             changed = OPERATIONS[name](rows, material)
-            own = base if name == UNCHANGED else logits_of(changed.rows) if changed.rows else base[:0]
+            logits = base if name == UNCHANGED else logits_of(changed.rows) if changed.rows else base[:0]
             chosen = decided[np.searchsorted(unchanged.places, changed.places)]
             result = {
                 "places": changed.places.tolist(),
                 "left_out": changed.left_out,
-                "answers": metrics.decisions(metric, own).tolist(),
-                "probability": probability_of(metric, own, chosen),
+                "answers": metrics.decisions(metric, logits).tolist(),
+                "probability": probability_of(metric, logits, chosen),
             }
             inputs = probe_inputs(cell.key, name, donors)
             self.store.put_measure(PROBE, inputs, result, time.perf_counter() - started)
@@ -356,10 +356,10 @@ def probability_of(metric: str, logits: Logits, chosen: NDArray[Any]) -> list[fl
         return None
     if metric == "multilabel_f1":
         shares = expit(values)
-        own: NDArray[np.float64] = np.where(chosen == 1, shares, 1 - shares).mean(axis=1)
+        probability: NDArray[np.float64] = np.where(chosen == 1, shares, 1 - shares).mean(axis=1)
     else:
-        own = softmax(values, axis=1)[np.arange(len(values)), chosen]
-    return [round(float(share), DIGITS) for share in own]
+        probability = softmax(values, axis=1)[np.arange(len(values)), chosen]
+    return [round(float(share), DIGITS) for share in probability]
 
 
 NAMES = "BCDEFGHJKLMNOPQRSTUVWXYZ"  # letters that are no English word: an answer may say "a" and "I"
@@ -381,7 +381,7 @@ def arranged(instruction: Instruction, arrangement: str) -> Arranged:
     """
     classes = tuple(range(len(instruction.options)))
     classes = classes if arrangement in (AS_ASKED, LETTERS) else classes[::-1]
-    options = tuple(instruction.options[place] for place in classes)
+    options = tuple(instruction.options[index] for index in classes)
     if arrangement in (LETTERS, LETTERS_REVERSED):
         if len(options) > len(NAMES):
             raise BadInput(f"{len(options)} options are more than there are letters ({len(NAMES)})")
@@ -439,14 +439,14 @@ class OptionsProbe:
         every = tested_rows(self.store, cell.key, splits)
         places = drawn(len(every), self.rows)
         scorer = SystemScorer(self.store, self.manifest, cell.system, cells=[cell.key], device=self.device, local=local)
-        rows = scorer.read(scorer.tasks[0], [every[place] for place in places])
+        rows = scorer.read(scorer.tasks[0], [every[index] for index in places])
         for name in wanted:
             started = time.perf_counter()
-            answers, cost = self._asked(scorer, rows, name)
+            answers, cost = self._ask(scorer, rows, name)
             result = {"places": places, "answers": answers, "cost": cost}
             self.store.put_measure(OPTIONS, inputs[name], result, time.perf_counter() - started)
 
-    def _asked(
+    def _ask(
         self, scorer: SystemScorer, rows: Sequence[Example], arrangement: str
     ) -> tuple[list[int], dict[str, float]]:
         """The class that is answered to every row, -1 where none is, and what the answers cost."""
@@ -464,4 +464,4 @@ class OptionsProbe:
 def drawn(count: int, most: int) -> list[int]:
     """The places of at most so many rows among ``count``, in their order; equal for equal numbers."""
     order = np.random.default_rng(PROBE_SEED).permutation(count)[:most]
-    return [int(place) for place in np.sort(order)]
+    return [int(index) for index in np.sort(order)]

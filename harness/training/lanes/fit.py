@@ -1,7 +1,5 @@
 """Training of K cells of one column as lanes of one loop: one optimizer step for all, everything else per lane."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -97,11 +95,11 @@ class LaneTrainer:
 
     def fitted(self) -> list[KeptEpoch]:
         """What every lane has come to so far."""
-        return [KeptEpoch(self.best.epochs[lane], self.best.score(lane), own) for lane, own in enumerate(self.history)]
+        return [KeptEpoch(self.best.epochs[lane], self.best.score(lane), log) for lane, log in enumerate(self.history)]
 
     def predict(self, part: Part) -> NDArray[np.float32]:
         """Logits ``[K, rows, outputs]`` in the order of ``part``, dropout off."""
-        return self._predicted(self.state.lanes(), part.rows)
+        return self._predict(self.state.lanes(), part.rows)
 
     def only(self, lanes: Sequence[int]) -> None:
         """Go on with these lanes alone, to rounding as if the others had never been there."""
@@ -117,8 +115,8 @@ class LaneTrainer:
     def liveness(self, rows: Sequence[Encoded]) -> list[float]:
         """Per lane, the largest change of a logit on ``rows`` when its intermediate is switched off."""
         lanes, windows = self.state.lanes(), [(row,) for row in rows]
-        stacked = self._predicted(lanes, windows)
-        alone = self._predicted(replace(lanes, intermediates=None), windows)
+        stacked = self._predict(lanes, windows)
+        alone = self._predict(replace(lanes, intermediates=None), windows)
         changes: list[float] = np.abs(stacked - alone).max(axis=(1, 2)).tolist()
         return changes
 
@@ -126,20 +124,17 @@ class LaneTrainer:
         """One pass over the training rows; each lane's summed loss ``[K]`` and the number of steps so far."""
         recipe = self.recipe
         places = train.draw_places(seed_of(recipe.seed, recipe.target, "window", epoch))
-        rows = [windows[place] for windows, place in zip(train.rows, places, strict=True)]
+        rows = [windows[index] for windows, index in zip(train.rows, places, strict=True)]
         lengths = [len(row.ids) for row in rows]
         order = list(training_batches(lengths, recipe.batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch))
         ahead = torch.arange(step, step + len(order), dtype=torch.float64).unsqueeze(1)
         planned = self.optimizer.plan(rate_factor(ahead, steps, recipe.warmup))
         if self.device.type != "cpu":
             return self._offloaded.epoch(train, places, order, step, planned, epoch), step + len(order)
-        losses = self._no_losses()
-        objective = Objective.of(
-            recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch
-        )
-        for place, numbers in enumerate(order):
-            losses += self._accumulate(rows, train.labels, objective, numbers, step + place)
-            self.optimizer.step(planned[place], recipe.clip)
+        losses, objective = self._no_losses(), recipe.objective(train.labels, epoch)
+        for index, numbers in enumerate(order):
+            losses += self._accumulate(rows, train.labels, objective, numbers, step + index)
+            self.optimizer.step(planned[index], recipe.clip)
         return losses, step + len(order)
 
     def _accumulate(
@@ -176,7 +171,7 @@ class LaneTrainer:
             total += losses.detach() * (len(numbers) / share)
         return total
 
-    def _predicted(self, lanes: Lanes, rows: Sequence[tuple[Encoded, ...]]) -> NDArray[np.float32]:
+    def _predict(self, lanes: Lanes, rows: Sequence[tuple[Encoded, ...]]) -> NDArray[np.float32]:
         return predicted(self.frozen, lanes, rows, self.pad_id, has_segments=self.has_segments)
 
     def _lanes(self) -> Lanes:
@@ -191,6 +186,3 @@ class LaneTrainer:
 
     def _no_losses(self) -> Tensor:
         return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)
-
-    def _batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
-        return batch_of(self.frozen, rows, numbers, self.pad_id, has_segments=self.has_segments)

@@ -6,8 +6,6 @@ once, as a processor that has them does: the same mathematics, in the time that 
 products of bf16 take some nine times as long.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence
@@ -166,8 +164,8 @@ class _Context(torch.autograd.Function):
         by_head = projected.view(lanes, batch, tokens, 3, heads, width // 3 // heads).permute(3, 0, 1, 4, 2, 5)
         queries, keys, values = projections = by_head.reshape(3, lanes * batch * heads, tokens, -1)
         scores = multiplied(queries, keys.transpose(1, 2)).view(lanes, batch, heads, tokens, tokens)
-        weights = _attended(scores, hidden_from)
-        context = multiplied(_kept(weights, mask, values.dtype), values).view(by_head.shape[1:])
+        weights = _softmax(scores, hidden_from)
+        context = multiplied(_with_mask(weights, mask, values.dtype), values).view(by_head.shape[1:])
         ctx.save_for_backward(projections, weights, mask)
         return context.transpose(2, 3).reshape(lanes, batch, tokens, -1)
 
@@ -187,12 +185,12 @@ class _Context(torch.autograd.Function):
         gradients = (
             multiplied(scores, keys),
             multiplied(scores.transpose(1, 2), queries),
-            multiplied(_kept(weights, mask, outer.dtype).transpose(1, 2), outer),
+            multiplied(_with_mask(weights, mask, outer.dtype).transpose(1, 2), outer),
         )
-        beside = gradient.new_empty(lanes, batch, tokens, 3, heads, gradient.shape[-1] // heads)
-        for place, own in enumerate(gradients):
-            beside[:, :, :, place] = own.view(lanes, batch, heads, tokens, -1).transpose(2, 3)
-        return beside.flatten(3), None, None, None
+        result = gradient.new_empty(lanes, batch, tokens, 3, heads, gradient.shape[-1] // heads)
+        for index, part in enumerate(gradients):
+            result[:, :, :, index] = part.view(lanes, batch, heads, tokens, -1).transpose(2, 3)
+        return result.flatten(3), None, None, None
 
 
 @dataclass(frozen=True)
@@ -220,19 +218,19 @@ class FirstToken:
         rows = hidden.flatten(0, 1)
         queries = self.query(hidden[:, :, 0]).view(lanes * batch, heads, size).transpose(0, 1)
         scores = multiplied(multiplied(queries, self.key).transpose(0, 1), rows.transpose(1, 2))
-        weights = _attended(scores.view(lanes, batch, heads, 1, tokens), hidden_from)
+        weights = _softmax(scores.view(lanes, batch, heads, 1, tokens), hidden_from)
         weights = (weights if mask is None else weights * mask).to(rows.dtype).view(lanes * batch, heads, tokens)
         values = multiplied(multiplied(weights, rows).transpose(0, 1), self.value)
         values = values + weights.sum(dim=-1).t().unsqueeze(-1) * self.value_bias
         return values.transpose(0, 1).reshape(lanes, batch, 1, width)
 
 
-def _attended(scores: Tensor, hidden_from: Tensor) -> Tensor:
+def _softmax(scores: Tensor, hidden_from: Tensor) -> Tensor:
     """What scores become, in the precision of ``hidden_from``, which is never less than theirs."""
     return (scores + hidden_from).softmax(dim=-1)
 
 
-def _kept(weights: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+def _with_mask(weights: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
     """What a mask leaves of attention, in a precision of products: ``[K, b, heads, t, t]`` to ``[K b heads, t, t]``."""
     if mask is None:
         return weights.to(dtype).flatten(0, 2)
@@ -303,21 +301,21 @@ def freeze(model: Any, dtype: torch.dtype = torch.float32, device: torch.device 
 
 
 def _layer(layer: Any, dtype: torch.dtype, device: torch.device, *, is_last: bool) -> Layer:  # noqa: ANN401
-    own, output, feed = layer.attention.self, layer.attention.output, layer.output
-    heads, size = own.num_attention_heads, own.attention_head_size
+    inner, output, feed = layer.attention.self, layer.attention.output, layer.output
+    heads, size = inner.num_attention_heads, inner.attention_head_size
     scale = 1 / math.sqrt(size)  # of queries
     attention: AllTokens | FirstToken
     if is_last:
-        key, _ = weights_of(own.key, 1.0, dtype, device)
-        value, bias = weights_of(own.value, 1.0, dtype, device)
+        key, _ = weights_of(inner.key, 1.0, dtype, device)
+        value, bias = weights_of(inner.value, 1.0, dtype, device)
         attention = FirstToken(
-            query=linear([own.query], dtype, device, [scale]),
+            query=linear([inner.query], dtype, device, [scale]),
             key=key.view(heads, size, -1),
             value=value.view(heads, size, -1).transpose(1, 2).contiguous(),
             value_bias=bias.view(heads, 1, -1),
         )
     else:
-        attention = AllTokens(linear([own.query, own.key, own.value], dtype, device, [scale, 1.0, 1.0]), heads)
+        attention = AllTokens(linear([inner.query, inner.key, inner.value], dtype, device, [scale, 1.0, 1.0]), heads)
     return Layer(
         attention=attention,
         attended=linear([output.dense], dtype, device),

@@ -8,8 +8,6 @@ in bf16, which would round the scale, by a factor beside it.
 On a device one kernel draws the words of the streams, where Triton can make it and its bits are right.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,9 +64,9 @@ def draw(
     All lanes share them, unless ``lanes`` names them: then each has masks of its own, ``[K, ...]``.
     """
     streams_of: Sequence[tuple[str, ...]] = [(lane,) for lane in lanes] or [()]
-    seeds = [[seed_of(seed, target, "dropout", step, example, *own) for example in examples] for own in streams_of]
+    seeds = [[seed_of(seed, target, "dropout", step, example, *name) for example in examples] for name in streams_of]
     if frozen.device.type == "cpu":
-        return _beside([_by_host(frozen, lengths, own) for own in seeds], is_own=bool(lanes))
+        return _stack([_by_host(frozen, lengths, part) for part in seeds], is_own=bool(lanes))
     sizes, keys = to_device(torch.tensor([list(lengths)]), frozen.device), to_device(torch.tensor(seeds), frozen.device)
     return drawn(frozen, sizes[0], padded(max(lengths), frozen.positions), keys, is_own=bool(lanes))
 
@@ -79,20 +77,20 @@ def drawn(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, *, is_own: 
     All there is of the host in it is shapes. ``is_own``: each lane has masks of its own. ``by`` is what draws the words
     of the streams, by default ``words``.
     """
-    return _beside([_by_device(frozen, sizes, longest, own, by or words) for own in keys], is_own=is_own)
+    return _stack([_by_device(frozen, sizes, longest, key, by or words) for key in keys], is_own=is_own)
 
 
-def _beside(own: Sequence[Masks], *, is_own: bool) -> Masks:
+def _stack(lanes: Sequence[Masks], *, is_own: bool) -> Masks:
     """Each lane's masks beside each other, ``[K, ...]``; or those that all share."""
     if not is_own:
-        return own[0]
+        return lanes[0]
     return Masks(
-        embedding=torch.stack([masks.embedding for masks in own]),
-        attention=tuple(map(torch.stack, zip(*(masks.attention for masks in own), strict=True))),
-        attended=tuple(map(torch.stack, zip(*(masks.attended for masks in own), strict=True))),
-        output=tuple(map(torch.stack, zip(*(masks.output for masks in own), strict=True))),
-        head=tuple(map(torch.stack, zip(*(masks.head for masks in own), strict=True))),  # type: ignore[arg-type]
-        scale=own[0].scale,
+        embedding=torch.stack([masks.embedding for masks in lanes]),
+        attention=tuple(map(torch.stack, zip(*(masks.attention for masks in lanes), strict=True))),
+        attended=tuple(map(torch.stack, zip(*(masks.attended for masks in lanes), strict=True))),
+        output=tuple(map(torch.stack, zip(*(masks.output for masks in lanes), strict=True))),
+        head=tuple(map(torch.stack, zip(*(masks.head for masks in lanes), strict=True))),  # type: ignore[arg-type]
+        scale=lanes[0].scale,
     )
 
 
@@ -180,15 +178,15 @@ def _array_multiplier(bits: NDArray[np.uint16], probability: float, dtype: torch
 
 def _by_device(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, by: Words) -> Masks:
     """The same, bit for bit, without the host: of examples with ``sizes [b]`` tokens and streams of ``keys [b]``."""
-    own = streams(frozen, sizes, longest, keys, by)
+    source = streams(frozen, sizes, longest, keys, by)
     depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
     exact = torch.promote_types(dtype, torch.float32)
-    embedding, *inner = own.vectors(hidden, dtype).unbind()
-    attended, output = own.last_vectors(0, hidden, dtype).unbind()
-    first, second = own.last_vectors(2, frozen.head_dropout, exact)[:, :, 0].unbind()
+    embedding, *inner = source.vectors(hidden, dtype).unbind()
+    attended, output = source.last_vectors(0, hidden, dtype).unbind()
+    first, second = source.last_vectors(2, frozen.head_dropout, exact)[:, :, 0].unbind()
     return Masks(
         embedding=embedding,
-        attention=tuple(own.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
+        attention=tuple(source.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
         attended=(*inner[0::2], attended),
         output=(*inner[1::2], output),
         head=(first, second),
@@ -225,12 +223,12 @@ class Streams:
         places = (self._vectors_before_last + numbers).unsqueeze(2)
         return self._vectors_at(places, torch.ones_like(self.present[:, :1]), probability, dtype)
 
-    def _vectors_at(self, places: Tensor, own: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
+    def _vectors_at(self, places: Tensor, present: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
         width = self.frozen.width
         table = self.bits.unfold(1, width, width)  # [b, vectors, d]
         rows = torch.arange(len(table), device=places.device).unsqueeze(1)
         bits = table[rows, places.clamp(max=table.shape[1] - 1)]
-        return _multiplier(bits, own.unsqueeze(2), probability, dtype)
+        return _multiplier(bits, present.unsqueeze(2), probability, dtype)
 
     def attention(self, layer: int, probability: float, dtype: torch.dtype) -> Tensor:
         """Multipliers ``[b, heads, queries, longest]`` of a layer's attention scores; the last has one query."""
@@ -244,10 +242,10 @@ class Streams:
         start = self.frozen.width * (self._vectors_before_last + 4)[:, None, None, None] + layer * heads * sizes**2
         head, query, key = (torch.arange(n, device=self.bits.device) for n in (heads, count, longest))
         places = start + (head[:, None, None] * queries + query[:, None]) * sizes + key
-        own = self.present[:, None, None, :] & (self.present[:, None, :count, None])
+        present = self.present[:, None, None, :] & (self.present[:, None, :count, None])
         places = places.clamp(max=self.bits.shape[1] - 1)
         bits = self.bits.gather(1, places.flatten(1)).view(places.shape)
-        return _multiplier(bits, own, probability, dtype)
+        return _multiplier(bits, present, probability, dtype)
 
 
 def streams(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, by: Words) -> Streams:
@@ -259,10 +257,10 @@ def streams(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, by: Words
     return Streams(frozen, bits, sizes, present)
 
 
-def _multiplier(bits: Tensor, own: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
+def _multiplier(bits: Tensor, present: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
     """The mask of these words; what is not an example's own counts as the number 0."""
     threshold = threshold_of(probability)
-    kept = (bits >= threshold - BITS // 2) & own if threshold else torch.ones_like(bits, dtype=torch.bool)
+    kept = (bits >= threshold - BITS // 2) & present if threshold else torch.ones_like(bits, dtype=torch.bool)
     return multiplied(kept, probability, dtype)
 
 
@@ -292,17 +290,17 @@ def words(keys: Tensor, count: int) -> Tensor:
     for _ in range(ROUNDS):
         # the upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits
         # With x = 2**32 a + b and y = 2**32 c + d the product is 2**64 a c + 2**32 (a d + b c) + b d; no sum overflows.
-        a, b = _shifted(even), even & LOW
-        c, d = _shifted(whole), whole & LOW
-        middle = _shifted(b * d).add_(b * c)
+        a, b = _upper(even), even & LOW
+        c, d = _upper(whole), whole & LOW
+        middle = _upper(b * d).add_(b * c)
         other = (middle & LOW).add_(a * d)
-        high = (a * c).add_(_shifted(middle)).add_(_shifted(other)).flip(0)
+        high = (a * c).add_(_upper(middle)).add_(_upper(other)).flip(0)
         even, odd, key = high.bitwise_xor_(odd).bitwise_xor_(key), (even * whole).flip(0), key + weyl
     blocks_of_words = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
     return blocks_of_words.flatten(1)[:, :count]
 
 
-def _shifted(values: Tensor) -> Tensor:
+def _upper(values: Tensor) -> Tensor:
     """The upper 32 bits of each, as a number from 0."""
     return (values >> 32).bitwise_and_(LOW)
 

@@ -163,13 +163,13 @@ class Planned:
         missing = cut.rows - len(cut.numbers)
         rows = cut.numbers + cut.numbers[:1] * missing
         counted = [1] * len(cut.numbers) + [0] * missing
-        filled = [number for own in seeds for number in (*own, *own[:1] * missing)]
+        filled = [number for part in seeds for number in (*part, *part[:1] * missing)]
         shares = torch.tensor([weight, count / weight], dtype=torch.float64).view(torch.int64)
         return torch.cat([torch.tensor([*(windows[row] for row in rows), *rows, *counted, *filled]), shares])
 
     def __init__(self, inputs: Tensor, rows: int) -> None:
         """Views of the tensor, on the device."""
-        self.windows, self.rows, counted = (inputs[rows * place : rows * (place + 1)] for place in range(3))
+        self.windows, self.rows, counted = (inputs[rows * index : rows * (index + 1)] for index in range(3))
         self.counted = counted > 0
         self.keys = inputs[3 * rows : -2].view(-1, rows)
         self.weight, self.share = inputs[-2:].view(torch.float64)
@@ -204,7 +204,7 @@ class Offloaded:
         ``step`` is the number of the first, ``planned [batches, 3, K]`` what the optimizer takes; each lane's loss
         ``[K]``, summed over all rows.
         """
-        rows, (key, objective, there) = self._sent(part), self._objective(part, epoch)
+        rows, (key, objective, there) = self._send(part), self._objective(part, epoch)
         self._losses.zero_()
         gradient = self.optimizer.gradient
         written = [self.optimizer.weights.values, self.optimizer.first, self.optimizer.second, gradient]
@@ -219,13 +219,13 @@ class Offloaded:
 
     def _cut(self, rows: DeviceRows, objective: Objective, count: int, tokens: int, inputs: Tensor) -> None:
         """Add the gradients and losses of a cut of ``count`` rows to those of its batch, as ``fit`` explains it."""
-        own = Planned(inputs, count)
-        sizes, is_own = rows.sizes[own.windows], bool(self.recipe.noise)
-        masks = drawn(self.frozen, sizes, tokens, own.keys, is_own=is_own, by=self._words)
-        logits = forward(self.frozen, self.lanes(), rows.batch(own.windows, tokens), masks)
-        losses = objective.summed(logits, rows.labels[own.rows], own.counted)
-        torch.autograd.backward(losses.sum() / own.weight)
-        self._losses += losses.detach() * own.share
+        cut = Planned(inputs, count)
+        sizes, is_own = rows.sizes[cut.windows], bool(self.recipe.noise)
+        masks = drawn(self.frozen, sizes, tokens, cut.keys, is_own=is_own, by=self._words)
+        logits = forward(self.frozen, self.lanes(), rows.batch(cut.windows, tokens), masks)
+        losses = objective.summed(logits, rows.labels[cut.rows], cut.counted)
+        torch.autograd.backward(losses.sum() / cut.weight)
+        self._losses += losses.detach() * cut.share
 
     def _plans(
         self,
@@ -248,18 +248,18 @@ class Offloaded:
                 weight = total_weight(torch.from_numpy(part.labels[batch]), weights)
                 for cut in cuts[-1]:
                     seeds = [
-                        [seed_of(recipe.seed, recipe.target, "dropout", number, row, *own) for row in cut.numbers]
-                        for own in lanes
+                        [seed_of(recipe.seed, recipe.target, "dropout", number, row, *lane) for row in cut.numbers]
+                        for lane in lanes
                     ]
                     windows = {row: rows.first[row] + places[row] for row in cut.numbers}
                     inputs.append(Planned.inputs(cut, windows, seeds, weight, len(batch)))
-            sent = iter(torch.split(to_device(torch.cat(inputs), self.frozen.device), [len(own) for own in inputs]))
+            sent = iter(torch.split(to_device(torch.cat(inputs), self.frozen.device), [len(item) for item in inputs]))
             yield from ([(cut, next(sent)) for cut in batch] for batch in cuts)
 
-    def _sent(self, part: Part) -> DeviceRows:
+    def _send(self, part: Part) -> DeviceRows:
         if id(part) not in self._rows:
-            own = DeviceRows.of(part, self.pad_id, self.frozen.device, has_segments=self.has_segments)
-            self._rows[id(part)] = part, own  # the part is held, so that its id stays its own
+            rows = DeviceRows.of(part, self.pad_id, self.frozen.device, has_segments=self.has_segments)
+            self._rows[id(part)] = part, rows  # the part is held, so that its id stays its own
         return self._rows[id(part)][1]
 
     def _objective(self, part: Part, epoch: int) -> tuple[tuple[int, bool], Objective, Objective]:
@@ -267,8 +267,6 @@ class Offloaded:
         loss = self.recipe.loss
         key = id(part), bool(loss.deferred_from) and epoch >= loss.deferred_from
         if key not in self._objectives:
-            own = Objective.of(
-                loss, part.labels, self.recipe.outputs, class_weights=self.recipe.class_weights, epoch=epoch
-            )
-            self._objectives[key] = own, own.on(self.frozen.device)
+            objective = self.recipe.objective(part.labels, epoch)
+            self._objectives[key] = objective, objective.on(self.frozen.device)
         return key, *self._objectives[key]

@@ -36,12 +36,12 @@ def _rounds(keys, words, blocks, size: tl.constexpr):  # type: ignore[no-untyped
         third = new_third
         key = key + tl.full([1], 0x9E3779B97F4A7C15, tl.uint64)
         other = other + tl.full([1], 0xBB67AE8584CAA73B, tl.uint64)
-    place = words + row.to(tl.int64) * blocks * 4 + number.to(tl.int64) * 4
-    own = number < blocks
-    tl.store(place, first.to(tl.int64, bitcast=True), mask=own)
-    tl.store(place + 1, second.to(tl.int64, bitcast=True), mask=own)
-    tl.store(place + 2, third.to(tl.int64, bitcast=True), mask=own)
-    tl.store(place + 3, fourth.to(tl.int64, bitcast=True), mask=own)
+    pointer = words + row.to(tl.int64) * blocks * 4 + number.to(tl.int64) * 4
+    mask = number < blocks
+    tl.store(pointer, first.to(tl.int64, bitcast=True), mask=mask)
+    tl.store(pointer + 1, second.to(tl.int64, bitcast=True), mask=mask)
+    tl.store(pointer + 2, third.to(tl.int64, bitcast=True), mask=mask)
+    tl.store(pointer + 3, fourth.to(tl.int64, bitcast=True), mask=mask)
 
 
 def words(keys: Tensor, count: int) -> Tensor:

@@ -43,12 +43,12 @@ class LaneState:
 
         Gradients reach what stands there. Intermediates that nothing changes are in precision ``dtype`` already.
         """
-        own = self.trained if trained is None else trained
-        is_trained = any(name.startswith(INNER) for name in own)
+        weights = self.trained if trained is None else trained
+        is_trained = any(name.startswith(INNER) for name in weights)
         return Lanes(
-            intermediates=self._banks(own, INNER) if is_trained else self._weighed(own, dtype),
-            targets=self._banks(own),
-            heads=Heads(*(self._shaped(own[f"head.{name}"]) for name in HEAD)),
+            intermediates=self._banks(weights, INNER) if is_trained else self._weigh(weights, dtype),
+            targets=self._banks(weights),
+            heads=Heads(*(self._shape(weights[f"head.{name}"]) for name in HEAD)),
         )
 
     @cached_property
@@ -67,10 +67,10 @@ class LaneState:
         facts = dict(self.facts[lane]) if self.facts else {}
         if learned := [gate[lane].tolist() for name, gate in self.trained.items() if name.startswith(GATE)]:
             by_parent = zip(facts["merge"]["weights"], zip(*learned, strict=True), strict=True)
-            facts["merge"] = {**facts["merge"], "learned": {parent: list(own) for parent, own in by_parent}}
+            facts["merge"] = {**facts["merge"], "learned": {parent: list(shares) for parent, shares in by_parent}}
         return facts
 
-    def _weighed(self, trained: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[int, Bottleneck] | None:
+    def _weigh(self, trained: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[int, Bottleneck] | None:
         """The frozen intermediates, each parent's units times its weight where that is learned."""
         gates = {int(name.removeprefix(GATE)): gate for name, gate in trained.items() if name.startswith(GATE)}
         if self._frozen is None:
@@ -107,14 +107,14 @@ class LaneState:
         )
 
     def _banks(self, weights: Mapping[str, Tensor], prefix: str = "") -> dict[int, Bottleneck]:
-        own = (name.removeprefix(prefix).partition(".")[0] for name in weights if name.startswith(prefix))
+        layers = (name.removeprefix(prefix).partition(".")[0] for name in weights if name.startswith(prefix))
         return {
-            layer: Bottleneck(*(self._shaped(weights[f"{prefix}{layer}.{name}"]) for name in ADAPTER))
-            for layer in sorted({int(number) for number in own if number.isdigit()})
+            layer: Bottleneck(*(self._shape(weights[f"{prefix}{layer}.{name}"]) for name in ADAPTER))
+            for layer in sorted({int(number) for number in layers if number.isdigit()})
         }
 
     @staticmethod
-    def _shaped(value: Tensor) -> Tensor:
+    def _shape(value: Tensor) -> Tensor:
         """Biases ``[K, n]`` become ``[K, 1, n]``."""
         return value.unsqueeze(1) if value.dim() == 2 else value
 
@@ -138,8 +138,8 @@ class _Weighed(torch.autograd.Function):
 def gates(state: LaneState, weights: Sequence[float]) -> LaneState:
     """The state of one lane with what its parents count as weights that are trained, a row in every layer."""
     layers = sorted({int(name.partition(".")[0]) for name in state.frozen})
-    own = {f"{GATE}{layer}": torch.tensor([list(weights)]) for layer in layers}
-    return replace(state, trained=state.trained | own)
+    rows = {f"{GATE}{layer}": torch.tensor([list(weights)]) for layer in layers}
+    return replace(state, trained=state.trained | rows)
 
 
 def stacked(
@@ -213,15 +213,15 @@ def saved_adapter(tensors: dict[str, Tensor], adapter: str) -> dict[str, Tensor]
     return ours
 
 
-def put_back(model: Any, target: str, state: LaneState, lane: int) -> None:  # noqa: ANN401
+def put_back(model: Any, target: str, weights: Mapping[str, Tensor]) -> None:  # noqa: ANN401
     """Copy one lane's trained weights into the model's adapters and head, from where the library saves them."""
     parameters = dict(model.named_parameters())
     names = parameter_names(model, target)
     names |= {f"{INNER}{ours}": theirs for ours, theirs in parameter_names(model, INTERMEDIATE).items()}
     with torch.no_grad():
-        for ours, value in state.trained.items():
+        for ours, value in weights.items():
             if not ours.startswith(GATE):
-                parameters[names[ours]].copy_(value[lane])
+                parameters[names[ours]].copy_(value)
 
 
 ALIGNED = 16  # values: parts and rows begin at multiples of it, as tensors of their own would

@@ -99,7 +99,7 @@ def check_shapes(rule: str, adapters: Sequence[Weights]) -> None:
 
 def merged(rule: str, adapters: Sequence[Weights], weights: Sequence[float], start: Weights, keep: float) -> Weights:
     """The adapters by a rule, with ``weights`` that sum to 1; ``keep`` is the share of changes that ``ties`` keeps."""
-    double = [{name: value.double() for name, value in own.items()} for own in adapters]
+    double = [{name: value.double() for name, value in adapter.items()} for adapter in adapters]
     return {name: value.float().contiguous() for name, value in RULES[rule](double, weights, start, keep).items()}
 
 
@@ -107,7 +107,7 @@ def _outputs(adapters: Sequence[Weights], weights: Sequence[float], _: Weights, 
     """One wide adapter: units of all parents in their order."""
     wide = {}
     for name in adapters[0]:
-        values = [own[name] for own in adapters]
+        values = [adapter[name] for adapter in adapters]
         if name.endswith(UP_BIASES):
             wide[name] = _sum(values, weights)
         elif name.endswith(UPS):  # [d, r] of every parent: their units are columns
@@ -120,13 +120,13 @@ def _outputs(adapters: Sequence[Weights], weights: Sequence[float], _: Weights, 
 def _gated(adapters: Sequence[Weights], _: Sequence[float], __: Weights, ___: float) -> Weights:
     """One wide adapter, not weighed yet: of every parent its units, and one more for its bias of the up-projection."""
     wider = []
-    for own in adapters:
+    for adapter in adapters:
         further = {}
-        for name, value in own.items():
+        for name, value in adapter.items():
             if name.endswith(UP_BIASES):
                 further[name] = torch.zeros_like(value)
             elif name.endswith(UPS):
-                further[name] = torch.cat([value, own[name.replace(UPS, UP_BIASES)].unsqueeze(1)], dim=1)
+                further[name] = torch.cat([value, adapter[name.replace(UPS, UP_BIASES)].unsqueeze(1)], dim=1)
             else:  # a unit that looks at nothing, and whose bias is 1
                 last = value.new_zeros(1, *value.shape[1:]) if value.dim() == 2 else value.new_ones(1)
                 further[name] = torch.cat([value, last])
@@ -138,7 +138,7 @@ def _ties(adapters: Sequence[Weights], weights: Sequence[float], start: Weights,
     """Trim, elect signs, and average what agrees; over all values of an adapter at once, as the paper does."""
     names = sorted(adapters[0])
     common = torch.cat([start[name].double().flatten() for name in names])
-    changes = torch.stack([torch.cat([own[name].flatten() for name in names]) for own in adapters]) - common
+    changes = torch.stack([torch.cat([adapter[name].flatten() for name in names]) for adapter in adapters]) - common
     kept = max(1, round(keep * changes.shape[1]))
     limit = changes.abs().topk(kept, dim=1).values[:, -1:]
     trimmed = torch.where(changes.abs() >= limit, changes, 0.0)
@@ -159,7 +159,7 @@ def _sum(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 RULES: Mapping[str, Callable[[Sequence[Weights], Sequence[float], Weights, float], Weights]] = {
     OUTPUTS: _outputs,
     AVERAGED: lambda adapters, weights, _, __: {
-        name: _sum([own[name] for own in adapters], weights) for name in adapters[0]
+        name: _sum([adapter[name] for adapter in adapters], weights) for name in adapters[0]
     },
     TIES: _ties,
     GATED: _gated,
@@ -224,10 +224,10 @@ def resume(trainer: LaneTrainer, lanes: Sequence[Checkpoint]) -> None:
     first, second = trainer.optimizer.moments()
     with torch.no_grad():
         for name, weight in trainer.state.trained.items():
-            weight.copy_(torch.stack([own[f"weights/{name}"] for own in tensors]))
-            first[name].copy_(torch.stack([own[f"first/{name}"] for own in tensors]))
-            second[name].copy_(torch.stack([own[f"second/{name}"] for own in tensors]))
-            best = [own.get(f"best/{name}", own[f"weights/{name}"]) for own in tensors]
+            weight.copy_(torch.stack([lane[f"weights/{name}"] for lane in tensors]))
+            first[name].copy_(torch.stack([lane[f"first/{name}"] for lane in tensors]))
+            second[name].copy_(torch.stack([lane[f"second/{name}"] for lane in tensors]))
+            best = [lane.get(f"best/{name}", lane[f"weights/{name}"]) for lane in tensors]
             trainer.best.kept[name].copy_(torch.stack(best))
 
 
@@ -267,8 +267,8 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
     state = stacked(network, recipe.target, intermediates, recipe.composition or "stack")
     facts = tuple(merges[cell.key].facts() if cell.merge else {} for cell in cells)
     if any(cell.rule == GATED for cell in cells):
-        ((own,), (_,)) = merges.values(), cells  # which is alone in its pack
-        state = gates(state, list(own.parents.values()))
+        ((merge,), (_,)) = merges.values(), cells  # which is alone in its pack
+        state = gates(state, list(merge.parents.values()))
     return replace(state, facts=facts) if merges else state
 
 
@@ -402,8 +402,7 @@ def train_lanes(attempt: Attempt) -> list[Trained]:
     network = cache(lambda: with_target(recipe, attempt.backbone))  # loaded when the first lane is saved
 
     def save(weights: Mapping[str, Tensor], folder: Path) -> None:
-        lane = LaneState({name: weight.unsqueeze(0) for name, weight in weights.items()}, {})
-        put_back(network(), recipe.target, lane, 0)
+        put_back(network(), recipe.target, weights)
         model.save(network(), recipe, folder)
 
     return [

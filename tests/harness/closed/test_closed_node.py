@@ -13,7 +13,6 @@ import pytest
 from safetensors import safe_open
 
 from harness.api import Study
-from harness.cli.main import main
 from harness.closed import home as packing
 from harness.closed import there
 from harness.closed.home import pack
@@ -214,23 +213,7 @@ def test_what_cannot_go_stays_with_its_reason(tmp_path):
         pack(study.plan, study.store, tmp_path / "parcel", 60)
 
 
-def test_outcomes_that_were_altered_or_are_of_other_rows_are_refused(folder, tmp_path):
-    train_there(folder, minutes=0), train_there(folder, minutes=0)  # two epochs
-    (path,) = (folder / "out").iterdir()
-    study, other = study_of(tmp_path / "runs"), study_of(tmp_path / "others", "max_train=20")
-    with pytest.raises(BadInput, match=r"none of its .* outcomes is of a cell of study 'tiny'"):
-        other.take(folder / "out")
-    with pytest.raises(BadInput, match="no outcomes"):
-        study.take(tmp_path)
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(BadInput, match=f"{re.escape(str(path))}: differs from what was written there"):
-        study.take(folder / "out")
-    assert not [key for key in (cell.key for cell in study.plan.cells) if key in study.store]
-
-
-def test_a_score_that_its_logits_do_not_give_is_refused(folder, tmp_path):
+def test_outcomes_that_were_altered_or_are_of_other_rows_or_scores_are_refused(folder, tmp_path):
     train_there(folder, minutes=0), train_there(folder, minutes=0)  # two epochs
     (path,) = (folder / "out").iterdir()
     ((_, key, own),) = list(read_outcomes([path]))
@@ -245,24 +228,33 @@ def test_a_score_that_its_logits_do_not_give_is_refused(folder, tmp_path):
     write_outcomes(path, {key: TrainedCell({**own.logits, "test": own.logits["test"][:-1]}, own.facts)})
     with pytest.raises(BadInput, match="its test logits are not"):
         study_of(tmp_path / "runs").take(folder / "out")
+    study, other = study_of(tmp_path / "runs"), study_of(tmp_path / "others", "max_train=20")
+    with pytest.raises(BadInput, match=r"none of its .* outcomes is of a cell of study 'tiny'"):
+        other.take(folder / "out")
+    with pytest.raises(BadInput, match="no outcomes"):
+        study.take(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=f"{re.escape(str(path))}: differs from what was written there"):
+        study.take(folder / "out")
+    assert not [key for key in (cell.key for cell in study.plan.cells) if key in study.store]
 
 
-def test_commands_pack_and_store_and_say_what_comes_next(tmp_path, capsys, monkeypatch):
+def test_commands_pack_and_store_and_say_what_comes_next(tmp_path, capsys, printed, refused, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [word for change in OVERRIDES for word in ("--set", change)]
-    assert main(["study", "prefetch", "tiny", "--folder", "parcel", *words]) == 0
-    printed = capsys.readouterr().out
-    assert re.search(r"packed +4 cells into parcel: 1 parts \([\d.]+ MB\)", printed)
-    assert "python parcel/part-1/train.py --minutes 10" in printed
-    assert "run tiny --trained parcel/out --set" in printed
+    said = printed("study", "prefetch", "tiny", "--folder", "parcel", *words)
+    assert re.search(r"packed +4 cells into parcel: 1 parts \([\d.]+ MB\)", said)
+    assert "python parcel/part-1/train.py --minutes 10" in said
+    assert "run tiny --trained parcel/out --set" in said
     assert train_there(tmp_path / "parcel") == 0
     capsys.readouterr()
-    assert main(["run", "tiny", "--trained", "parcel/out", "--quiet", *words]) == 0
-    assert "done     4 stored from parcel/out, 0 were in the store" in capsys.readouterr().out
-    assert main(["run", "tiny", "--trained", "parcel/nowhere", *words]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert main(["run", "tiny", "--trained", "parcel/out", "--json", *words]) == 0
-    assert len(json.loads(capsys.readouterr().out)["stored"]) == 4
+    assert "done     4 stored from parcel/out, 0 were in the store" in printed(
+        "run", "tiny", "--trained", "parcel/out", "--quiet", *words
+    )
+    refused("run", "tiny", "--trained", "parcel/nowhere", *words)
+    assert len(json.loads(printed("run", "tiny", "--trained", "parcel/out", "--json", *words))["stored"]) == 4
 
 
 def test_rows_of_several_windows_come_back_as_they_were():

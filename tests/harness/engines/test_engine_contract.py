@@ -1,7 +1,5 @@
 """What every engine does alike: one outcome a cell, in an order that holds, whatever fails; the same records."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -134,12 +132,9 @@ def ran(way, reference, tmp_path_factory):
     return run_twice(way, tmp_path_factory.mktemp("ran"), reference.store)
 
 
-def test_every_cell_has_exactly_one_outcome(ran):
+def test_every_cell_has_one_outcome_and_one_that_fails_stops_only_what_stands_on_it(ran):
     for outcomes in (ran.first, ran.second):
         assert sorted(one.cell.key for one in outcomes) == sorted(cell.key for cell in cells_of(ran.steps))
-
-
-def test_a_cell_that_fails_has_a_reason_and_a_note_that_keeps_it(ran):
     cell = ran.cell(ONE)
     (outcome,) = [one for one in ran.first if one.cell == cell]
     assert outcome.was_run
@@ -147,33 +142,21 @@ def test_a_cell_that_fails_has_a_reason_and_a_note_that_keeps_it(ran):
     note = notes.failure(ran.store, cell.key)
     assert (note.reason, note.study, note.label) == (outcome.error, "tiny", cell.label)
     assert "pack.py" in note.trace
-
-
-def test_a_cell_that_fails_stops_none_that_does_not_stand_on_it(ran):
     errors = ran.errors(ran.first)
     for cell in (ran.cell(TWO), ran.cell(TWO, seed=2), ran.cell(ONE, TWO)):
         assert errors[cell.label] is None
         assert cell.key in ran.store
-
-
-def test_what_stands_on_it_is_not_run_and_says_so(ran):
     cell = ran.cell(TWO, ONE)
     (outcome,) = [one for one in ran.first if one.cell == cell]
     assert (outcome.was_run, outcome.error) == (False, f"its intermediate {ONE} failed")
     assert cell.key not in ran.store
 
 
-def test_a_cell_that_another_run_stores_meanwhile_is_not_trained_again(ran):
+def test_what_is_stored_is_not_trained_again_and_no_note_of_work_under_way_is_left(ran):
     key = ran.cell(TWO, seed=2).key
     assert ran.written[0] == {key: ran.written[1][key]}
-
-
-def test_a_rerun_trains_nothing_and_says_the_same(ran):
     assert ran.written[2] == ran.written[1]
     assert ran.errors(ran.second) == ran.errors(ran.first)
-
-
-def test_no_note_of_work_under_way_is_left(ran):
     assert notes.progress(ran.store) == {}
     left = {path.name for path in ran.store.root.glob("packs/*/*") if path.suffix != ".safetensors"}
     assert left == {notes.FAILURE}  # beside a checkpoint of the cell that failed

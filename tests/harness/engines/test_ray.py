@@ -1,7 +1,5 @@
 """The tiny study on a Ray cluster of a head and two nodes: whatever dies, the tables are the local engine's."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

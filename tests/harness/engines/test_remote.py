@@ -1,7 +1,5 @@
 """A pack as a job: it holds names and keys only, and refuses to run on anything else than what it was planned with."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -91,17 +89,14 @@ def test_a_machine_without_the_data_or_the_backbone_refuses_the_job(study, packs
     assert_refused(job, packs[0], study.store, value, *words)
 
 
-def test_a_machine_with_other_data_refuses_the_job(study, packs, tmp_path):
+def test_a_machine_with_other_data_or_another_backbone_refuses_the_job(study, packs, tmp_path):
+    pack = changed(packs[0], backbone="e" * 64)
+    assert_refused(study.launch().job(pack), pack, study.store, "backbone differ", "e" * 64)
     other = small_study(tmp_path / "other", "synthetic_rows=400").launch()
     job = replace(study.launch(), data=other.data).job(packs[0])
     theirs, ours = small_study(tmp_path / "other", "synthetic_rows=400").plan.splits, study.plan.splits
     hashes = [splits[ONE].content_hash for splits in (theirs, ours)]
     assert_refused(job, packs[0], study.store, f"data of {ONE} differ", *hashes)
-
-
-def test_a_machine_with_another_backbone_refuses_the_job(study, packs):
-    pack = changed(packs[0], backbone="e" * 64)
-    assert_refused(study.launch().job(pack), pack, study.store, "backbone differ", "e" * 64)
 
 
 def test_a_refused_pack_leaves_its_stored_cells_alone(study, packs):

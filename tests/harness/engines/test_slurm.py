@@ -1,7 +1,5 @@
 """The study ``tiny`` on a real Slurm of three nodes: the local engine's tables, whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The Slurm engine over a Slurm that is played: what is submitted after what, again, or not at all."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import os
@@ -62,7 +60,9 @@ def told(outcomes):
     return found
 
 
-def test_all_jobs_are_in_the_queue_at_once_and_each_waits_for_exactly_what_it_stands_on(slurm, launch, steps):
+def test_all_jobs_are_in_the_queue_at_once_each_waits_for_what_it_stands_on_and_its_folder_is_private(
+    slurm, launch, steps
+):
     outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
     assert set(outcomes.values()) == {(None, True)}
     assert len(outcomes) == 9
@@ -72,18 +72,14 @@ def test_all_jobs_are_in_the_queue_at_once_and_each_waits_for_exactly_what_it_st
         **{"2": ["1_1", "1_2"], "3": ["1_0", "1_2"], "4": ["1_0", "1_1"]},
     }
     assert not notes.progress(slurm.store)
+    (folder,) = (slurm.store.root / "jobs" / "slurm").iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_with_a_throttle_packs_that_wait_share_an_array_for_it_counts_within_one(slurm, launch, steps):
     list(SlurmEngine(Slurm(throttle=2)).run(launch, steps))
     assert slurm.arrays == [3, 3]
     assert slurm.needs["2_0"] == ["1_0", "1_1", "1_2"]
-
-
-def test_only_the_owner_may_enter_the_folder_from_which_jobs_are_started(slurm, launch, steps):
-    list(SlurmEngine(Slurm()).run(launch, steps))
-    (folder,) = (slurm.store.root / "jobs" / "slurm").iterdir()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_a_job_that_dies_is_submitted_again_and_those_that_wait_for_it_are_too(slurm, launch, steps):

@@ -1,7 +1,5 @@
 """What is handed to Slurm and how its answers are read, where there is no Slurm."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -15,8 +13,8 @@ from harness.cli.main import main
 from harness.engines import slurm_job, slurm_queue
 from harness.engines.local import Job
 from harness.engines.remote import Launch
+from harness.engines.slurm_engine import PYTHON, make_private, parameters, scripts
 from harness.engines.slurm_queue import JobStatus, Site
-from harness.engines.slurm_scripts import PYTHON, make_private, parameters, scripts
 from harness.run import notes
 from harness.run.grid import Outcome, Step
 from harness.study.cell import make_cell
@@ -106,12 +104,9 @@ def test_a_job_is_deaf_to_sigterm_until_it_can_answer_it():
     assert (done.returncode, done.stdout) == (0, "a b c\n")
 
 
-def test_only_slurm_has_scripts_to_print(tmp_path, capsys):
+def test_without_slurm_nothing_is_kept_and_no_other_engine_has_scripts(tmp_path, capsys, no_slurm):
     assert run(tmp_path / "runs", "--dry-run") == 2
     assert "--engine local has none" in capsys.readouterr().err
-
-
-def test_where_there_is_no_slurm_the_engine_says_so_before_anything_is_kept(tmp_path, no_slurm, capsys):
     assert run(tmp_path / "runs", "--engine", "slurm") == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -279,13 +274,10 @@ def test_a_job_told_to_end_goes_back_to_the_queue_only_if_slurm_says_that_it_run
     assert (found and found.state) == note
 
 
-def test_once_a_job_goes_back_to_the_queue_sigterm_has_nothing_to_add(launch, pack, in_a_job):
+def test_a_job_that_has_stored_its_cells_or_goes_back_to_the_queue_is_deaf_to_sigterm(launch, pack, in_a_job):
     job = slurm_job.PackJob(PlayedPack(launch, pack, list))
     assert job.checkpoint().function == job
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
-
-
-def test_a_job_that_has_stored_its_cells_does_not_die_of_a_late_sigterm(launch, pack, in_a_job):
     slurm_job.PackJob(PlayedPack(launch, pack, list), "here")()
     os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN

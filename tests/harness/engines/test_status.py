@@ -1,7 +1,5 @@
 """Where a study stands is told by its store: records, notes of packs and of failures, and Slurm where it is."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
@@ -123,11 +121,16 @@ def test_a_note_of_another_study_counts_where_it_trains_one_of_ours(store):
     assert len(look(store).packs) == 1
 
 
-def test_a_pack_whose_process_is_gone_from_this_machine_is_stalled(store, ended):
+def test_a_pack_is_stalled_whose_process_is_gone_from_this_machine_and_as_old_as_nothing_by_a_clock_that_is_ahead(
+    store, ended
+):
     note(store, ("one", None), pid=ended)
     assert packs(store) == [("stalled", f"process {ended} on {HERE['host']} is gone")]
     note(store, ("one", None), pid=ended, host="another")
     assert packs(store) == [("running", "")]
+    note(store, ("one", None), written=status.time.time() + 9999)
+    (pack,) = look(store).packs
+    assert (pack.state, pack.age) == ("running", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +164,6 @@ def test_a_process_of_this_machine_that_computes_has_a_long_epoch_and_another_ha
         for process in own:
             process.kill()
             process.communicate()
-
-
-def test_a_note_from_a_clock_that_is_ahead_is_as_old_as_nothing(store):
-    note(store, ("one", None), written=status.time.time() + 9999)
-    (pack,) = look(store).packs
-    assert (pack.state, pack.age) == ("running", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -276,11 +273,17 @@ def test_a_column_takes_as_its_baseline_does_times_what_other_columns_took_of_th
     left = study_of(store, finished, [at("b", "transfer"), at("b", "random")])
     assert left.seconds == pytest.approx(2 * 50 * 8 / 20)
     assert left.source == "the seconds that 3 finished cells took"
+    # a pack that was paused for hours leaves the forecast as it is
+    finished = {at("d"): 20.0, at("d", "self-intermediate"): 7000.0, at("d", "shuffled-intermediate"): 20.0}
+    finished |= {at("d", "transfer"): 10.0, at("e"): 30.0}
+    assert study_of(store, finished, [at("e", "transfer")]).seconds == pytest.approx(30 * 10 / 20)
 
 
 def test_a_target_of_which_nothing_is_finished_takes_what_others_of_its_kind_took(store):
     finished = {at("a"): 90.0, at("a", "transfer"): 8.0, at("c", "transfer"): 10.0}
     assert study_of(store, finished, [at("b", "transfer")]).seconds == pytest.approx(9)
+    finished = {at("d", "transfer"): 60.0, at("d", "transfer", setting="half"): 30.0}
+    assert study_of(store, finished, [at("e", "transfer", setting="half")]).seconds == pytest.approx(30)
 
 
 def test_a_system_takes_what_it_took_and_not_what_another_did(store):
@@ -288,14 +291,3 @@ def test_a_system_takes_what_it_took_and_not_what_another_did(store):
     finished |= {at("a", "system", "encoder"): 300.0, at("c", "system", "encoder"): 500.0}
     assert study_of(store, finished, [at("b", "system", "encoder")]).seconds == pytest.approx(400)
     assert study_of(store, {}, [at("c", "system", "majority")]) is None
-
-
-def test_another_setting_of_fewer_rows_takes_its_own_time(store):
-    finished = {at("a", "transfer"): 60.0, at("a", "transfer", setting="half"): 30.0}
-    assert study_of(store, finished, [at("b", "transfer", setting="half")]).seconds == pytest.approx(30)
-
-
-def test_a_pack_that_was_paused_for_hours_leaves_the_forecast_as_it_is(store):
-    finished = {at("a"): 20.0, at("a", "self-intermediate"): 7000.0, at("a", "shuffled-intermediate"): 20.0}
-    finished |= {at("a", "transfer"): 10.0, at("b"): 30.0}
-    assert study_of(store, finished, [at("b", "transfer")]).seconds == pytest.approx(30 * 10 / 20)

@@ -1,7 +1,5 @@
 """Packs in several processes: the same records, and a process that dies is a failure and no end."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -40,19 +40,18 @@ def brought(tmp_path, *names):
     return study, Registry.load([entries])
 
 
-def test_this_python_and_these_packages_are_as_the_project_declares(tmp_path):
+def test_this_python_and_these_packages_are_as_the_project_declares_and_an_old_python_is_a_problem(
+    tmp_path, monkeypatch
+):
     assert machine.python_line().state == OK
     line = machine.packages_line(tmp_path / "none.txt")
     assert (line.state, "declared ranges" in line.detail) == (OK, True)
-
-
-def test_a_python_that_is_too_old_is_a_problem(monkeypatch):
     monkeypatch.setattr(machine.sys, "version_info", (3, 9, 1))
     line = machine.python_line()
     assert (line.state, line.detail.startswith("3.9.1, not >=3")) == (PROBLEM, True)
 
 
-def test_versions_other_than_the_constraints_are_named_with_both(tmp_path, monkeypatch):
+def test_versions_other_than_the_constraints_are_named_and_missing_packages_are_problems(tmp_path, monkeypatch):
     versions = machine._version
     monkeypatch.setattr(machine, "_version", lambda name: "1.2.3+cpu" if name == "numpy" else versions(name))
     (tmp_path / "constraints.txt").write_text("# known good\nnumpy==1.2.4 # why\nseaborn-x==1\n", encoding="utf-8")
@@ -60,9 +59,6 @@ def test_versions_other_than_the_constraints_are_named_with_both(tmp_path, monke
     assert (line.state, line.detail) == (WARNING, "other than in constraints.txt: numpy 1.2.3+cpu (1.2.4)")
     (tmp_path / "constraints.txt").write_text("numpy==1.2.3\n", encoding="utf-8")
     assert machine.packages_line(tmp_path / "constraints.txt").state == OK
-
-
-def test_a_missing_package_and_one_out_of_range_are_problems(monkeypatch):
     here = {"adapters": "9.0.0", "numpy": None}
     monkeypatch.setattr(machine, "_version", lambda name: here.get(name, "4.57.6"))
     line = machine.packages_line()
@@ -108,20 +104,21 @@ def test_more_threads_than_cores_are_a_warning(monkeypatch):
     assert machine.threads_line().state == OK
 
 
-def test_without_slurm_only_a_study_that_asks_for_it_is_warned(monkeypatch):
+def test_without_slurm_or_ray_only_a_study_that_asks_for_it_is_warned(monkeypatch):
     monkeypatch.setattr(machine.shutil, "which", lambda name: None)
     assert machine.slurm_line({}).state == OK
     assert machine.slurm_line({"partition": "gpu"}).state == WARNING
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    assert machine.ray_line().state == OK
+    assert machine.ray_line("10.0.0.1:6379").state == WARNING
 
 
-def test_slurm_s_partitions_are_listed_and_an_unknown_one_is_a_problem(slurm):
+def test_slurm_s_partitions_are_listed_its_silence_is_told_and_submitit_is_needed(slurm, monkeypatch):
     assert machine.slurm_line({}, lambda: "low*\nhigh\nlow*\n").detail == "partitions low*, high (* is the default)"
     assert machine.slurm_line({"partition": "high,low"}, lambda: "low*\nhigh\n").state == OK
     line = machine.slurm_line({"partition": "lo"}, lambda: "low*\n")
     assert (line.state, line.detail) == (PROBLEM, "no partition 'lo'; there are low*")
 
-
-def test_a_slurm_that_does_not_answer_is_told_in_its_own_words(slurm):
     def fails():
         raise subprocess.CalledProcessError(1, "sinfo", stderr="slurm_load: Unable to contact\nmore")
 
@@ -133,9 +130,6 @@ def test_a_slurm_that_does_not_answer_is_told_in_its_own_words(slurm):
         raise subprocess.TimeoutExpired("sinfo", 10)
 
     assert machine.slurm_line({}, waits).detail == "sinfo does not answer: nothing in 10 s"
-
-
-def test_slurm_without_submitit_says_what_to_install(slurm, monkeypatch):
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
     assert "[slurm]" in machine.slurm_line({}).cure
 
@@ -152,28 +146,6 @@ def test_a_ray_cluster_is_asked_whether_it_answers(monkeypatch, tmp_path):
     assert machine.ray_line(noted=note).state == WARNING
     assert machine.ray_line(note.read_text().strip(), noted=note).state == PROBLEM
     assert machine.ray_line("ray://nowhere").state == PROBLEM
-
-
-def test_without_ray_only_a_study_that_names_a_cluster_is_warned(monkeypatch):
-    monkeypatch.setattr(machine, "find_spec", lambda name: None)
-    assert machine.ray_line().state == OK
-    assert machine.ray_line("10.0.0.1:6379").state == WARNING
-
-
-def test_the_backbone_is_named_with_its_hash_and_never_fetched(monkeypatch):
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    line = doctor.backbone_line(load_study("tiny"))
-    assert (line.state, "random-tiny, weights sha256 " in line.detail) == (OK, True)
-    seen = []
-    monkeypatch.setattr(doctor, "resolve", lambda name: seen.append(os.environ["HF_HUB_OFFLINE"]) or broken())
-
-    def broken():
-        raise doctor.BadInput("no such backbone")
-
-    line = doctor.backbone_line(load_study("tiny"))
-    assert (line.state, line.cure) == (PROBLEM, "with internet: empathy-transfer study prefetch tiny")
-    assert seen == ["1"]
-    assert "HF_HUB_OFFLINE" not in os.environ
 
 
 @pytest.mark.parametrize(
@@ -198,9 +170,22 @@ def test_the_faster_precision_is_suggested_where_lanes_train(monkeypatch, device
     )
 
 
-def test_more_tokens_than_the_backbone_takes_are_a_problem():
+def test_the_backbone_is_named_with_its_hash_never_fetched_and_not_asked_for_more_tokens(monkeypatch):
     line = doctor.backbone_line(dataclasses.replace(load_study("tiny"), max_tokens=600))
     assert (line.state, line.cure) == (PROBLEM, "--set max_tokens=512")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    line = doctor.backbone_line(load_study("tiny"))
+    assert (line.state, "random-tiny, weights sha256 " in line.detail) == (OK, True)
+    seen = []
+    monkeypatch.setattr(doctor, "resolve", lambda name: seen.append(os.environ["HF_HUB_OFFLINE"]) or broken())
+
+    def broken():
+        raise doctor.BadInput("no such backbone")
+
+    line = doctor.backbone_line(load_study("tiny"))
+    assert (line.state, line.cure) == (PROBLEM, "with internet: empathy-transfer study prefetch tiny")
+    assert seen == ["1"]
+    assert "HF_HUB_OFFLINE" not in os.environ
 
 
 def test_datasets_that_are_missing_have_a_line_each_and_synthetic_ones_none(tmp_path):
@@ -223,14 +208,11 @@ def test_the_store_is_tried_where_it_will_be_and_nothing_is_left_behind(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_fails_a_trial_is_a_problem(tmp_path, monkeypatch):
+def test_a_store_that_fails_a_trial_is_a_problem_and_clocks_that_differ_are_a_warning(tmp_path, monkeypatch):
     finding = namedtuple("Finding", "what ok detail")
     monkeypatch.setattr(doctor, "probe", lambda root: [finding("fsync", False, "not permitted")])
     found = {line.what: line for line in doctor.store_lines(tmp_path)}
     assert (found["store: fsync"].state, found["store: fsync"].detail) == (PROBLEM, "not permitted")
-
-
-def test_clocks_that_differ_are_a_warning_either_way():
     assert [doctor.skew_line(skew).state for skew in (0.5, -90.0, 90.0)] == [OK, WARNING, WARNING]
     assert "-90 s" in doctor.skew_line(-90.0).detail
 
@@ -244,11 +226,12 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path):
 
 
 @pytest.mark.slow  # loads torch
-def test_the_command_prints_a_line_each_and_its_code_says_whether_there_is_a_problem(tmp_path, capsys, monkeypatch):
+def test_the_command_prints_a_line_each_and_its_code_says_whether_there_is_a_problem(
+    tmp_path, capsys, printed, monkeypatch
+):
     monkeypatch.setattr(machine.shutil, "which", lambda name: None)
     options = ["study", "doctor", "tiny", "--store", str(tmp_path / "runs")]
-    assert main([*options, "--json"]) == 0
-    found = {line["what"]: line["state"] for line in json.loads(capsys.readouterr().out)}
+    found = {line["what"]: line["state"] for line in json.loads(printed(*options, "--json"))}
     assert {"python", "packages", "torch", "device", "threads", "slurm", "ray", "backbone", "data", "store"} <= set(
         found
     )

@@ -92,12 +92,9 @@ def test_records_of_another_precision_length_or_task_tell_nothing(changes, plan,
     assert measured_rates(records(store), plan, wanted, tokens) == []
 
 
-def test_a_record_with_far_less_work_is_start_up_and_tells_nothing(plan, store):
+def test_start_up_and_the_cells_of_a_smoke_run_tell_nothing(plan, store):
     keep(store, baseline(plan, "epitome_er"), rows=(2, 2, 2))
     assert measured_rates(records(store), plan, to_do(plan, store, TOKENS), TOKENS) == []
-
-
-def test_the_cells_of_a_smoke_run_are_no_records_to_learn_from(plan, store):
     cell = baseline(plan, "epitome_er")
     keep(store, cell)
     store.write_manifest("tiny-smoke", {"cells": [{"key": cell.key}]})
@@ -201,3 +198,4 @@ def test_records_of_systems_alone_tell_nothing_of_adapters_nor_of_what_they_stan
     assert measured_rates(records(store), with_systems, todo, TOKENS) == []
     (of_itself,) = measured_rates(records(store), with_systems, [Todo(counted, "system tfidf", 1.0)], TOKENS)
     assert list(of_itself.ways) == ["system tfidf"]
+    assert measured_rates(records(store), with_systems, [Todo(counted, "system tfidf", 1e9)], TOKENS) == []

@@ -74,31 +74,24 @@ def states(study, registry, data):
     return {one.what: one.state for one in prefetch(study, registry, data, lambda path, received, total: None)}
 
 
-def test_what_may_be_downloaded_comes_once_and_the_rest_is_named(brought, online, tmp_path):
+def test_what_may_be_downloaded_comes_once_and_of_the_rest_it_is_said_whom_to_ask(brought, online, tmp_path):
     first = states(*brought, tmp_path / "data")
     assert first == {"backbone": "here", "data gone": "failed", "data kind": "fetched", "data secret": "by hand"}
     assert (tmp_path / "data" / "kind.csv").read_bytes() == CONTENT
     assert states(*brought, tmp_path / "data") == {**first, "data kind": "here"}
+    details = {one.what: one.detail for one in prefetch(*brought, tmp_path / "data", lambda *_: None)}
+    assert details["data secret"] == "s.csv: ask the keepers"
+    assert "upstream does not have it" in details["data gone"]
 
 
-def test_what_must_be_asked_for_says_whom(brought, online, tmp_path):
-    found = {one.what: one.detail for one in prefetch(*brought, tmp_path / "data", lambda *_: None)}
-    assert found["data secret"] == "s.csv: ask the keepers"
-    assert "upstream does not have it" in found["data gone"]
-
-
-def test_a_backbone_of_the_hub_is_fetched_and_its_tokenizer_loaded_as_a_job_would(hub, tmp_path):
+def test_what_the_hub_has_is_fetched_with_its_tokenizer_loaded_as_a_job_would_and_else_failed(hub, tmp_path):
+    study = dataclasses.replace(load_study("tiny"), backbone="some/bert")
+    assert states(study, Registry.load(), tmp_path) == {"backbone": "failed", "encoder": "failed", "data": "here"}
     hub["some/bert"] = tiny_backbone(tmp_path / "bert", "bert")
     hub["sentence-transformers/all-mpnet-base-v2"] = hub["some/bert"]
-    study = dataclasses.replace(load_study("tiny"), backbone="some/bert")
     assert states(study, Registry.load(), tmp_path) == {"backbone": "fetched", "encoder": "fetched", "data": "here"}
     assert states(study, Registry.load(), tmp_path) == {"backbone": "here", "encoder": "here", "data": "here"}
     assert "HF_HUB_OFFLINE" not in os.environ
-
-
-def test_what_the_hub_does_not_have_failed(hub, tmp_path):
-    study = dataclasses.replace(load_study("tiny"), backbone="some/bert")
-    assert states(study, Registry.load(), tmp_path) == {"backbone": "failed", "encoder": "failed", "data": "here"}
 
 
 def test_an_encoder_whose_weights_are_not_its_config_s_failed(hub, tmp_path):

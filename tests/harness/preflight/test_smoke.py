@@ -59,12 +59,11 @@ def test_every_shipped_study_makes_a_valid_smoke_run(name):
 
 
 @pytest.mark.slow
-def test_the_command_leaves_the_study_s_own_manifest_alone_and_says_what_its_numbers_are(tmp_path, capsys):
+def test_the_command_leaves_the_study_s_own_manifest_alone_and_says_what_its_numbers_are(tmp_path, capsys, printed):
     store = Store(tmp_path / "runs")
     store.write_manifest("tiny", {"name": "tiny", "cells": []})
     options = ["--store", str(store.root), "--set", "tasks=['epitome_er', 'news_emotion']", "--quiet"]
-    assert main(["run", "tiny", "--smoke", *options]) == 0
-    out = capsys.readouterr().out
+    out = printed("run", "tiny", "--smoke", *options)
     assert "done     4 trained" in out
     assert out.splitlines()[-1].startswith("a smoke run: 32 rows, one epoch. Its numbers mean nothing")
     assert store.manifest("tiny") == {"name": "tiny", "cells": []}

@@ -37,14 +37,12 @@ def lines(plan, store):
     return [one.line(len(plan.cells)) for one in why(plan, store, records(store))]
 
 
-def test_a_changed_rate_is_told_once_with_all_that_stands_on_it(full, study, data):
+def test_a_change_is_told_once_with_all_that_stands_on_it_or_with_the_names_of_all_tasks(full, study, data, plan):
+    assert lines(plan, full) == []
     plan = plan_of(changed(study, "epitome_er", learning_rate=1e-4), data)
     assert lines(plan, full) == [
         "5 of 9: learning_rate of epitome_er 0.002 -> 0.0001: 1 baseline, 2 onto it, 2 stacked on it"
     ]
-
-
-def test_a_change_of_every_task_is_one_line_with_their_names(full, study, data):
     plan = plan_of(dataclasses.replace(study, training={**study.training, "epochs": 3}), data)
     (line,) = lines(plan, full)
     assert line == f"9 of 9: epochs of {', '.join(TASKS)} 2 -> 3: 3 baselines, 6 onto them"
@@ -58,8 +56,12 @@ def test_an_intermediate_that_is_trained_anew_already_is_still_the_cause(full, s
     assert lines(new, store) == ["4 of 9: learning_rate of epitome_er 0.002 -> 0.0001: 2 onto it, 2 stacked on it"]
 
 
-def test_what_was_never_trained_says_so(plan, store):
+def test_what_was_never_trained_says_so_and_is_counted_by_what_it_is(plan, store, study, data):
     assert lines(plan, store) == ["9 of 9: never trained: 3 baselines, 6 transfers"]
+    more = dataclasses.replace(study, controls=("self", "random"), references=("finetuned",))
+    assert lines(plan_of(more, data), store) == [
+        "21 of 21: never trained: 3 baselines, 3 intermediates of controls, 3 finetuned, 6 transfers, 6 controls"
+    ]
     keep_all(store, [cell for pack in plan.baselines for cell in pack.cells])
     assert lines(plan, store) == ["6 of 9: never trained: 6 transfers"]
 
@@ -100,17 +102,6 @@ def test_the_nearest_of_several_records_is_compared(study, data, store):
     plan = plan_of(changed(study, "epitome_er", learning_rate=1e-4, epochs=3), data)
     only = dataclasses.replace(plan, baselines=plan.baselines[:1], transfers=())
     assert lines(only, store) == ["1 of 1: learning_rate of epitome_er 0.001 -> 0.0001: 1 baseline"]
-
-
-def test_controls_helpers_and_references_are_counted_by_what_they_are(study, data, store):
-    more = dataclasses.replace(study, controls=("self", "random"), references=("finetuned",))
-    assert lines(plan_of(more, data), store) == [
-        "21 of 21: never trained: 3 baselines, 3 intermediates of controls, 3 finetuned, 6 transfers, 6 controls"
-    ]
-
-
-def test_nothing_is_said_when_all_is_stored(plan, full):
-    assert lines(plan, full) == []
 
 
 def test_changes_name_fields_of_tables_but_never_the_key_below():

@@ -1,7 +1,5 @@
 """Addresses that downloads may lead to: no name is looked up and no packet sent here."""
 
-from __future__ import annotations
-
 import http.client
 import io
 import socket

@@ -1,7 +1,5 @@
 """Downloads against a server on this machine: what is resumed, what is refused, and what is left behind."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest
@@ -29,18 +27,13 @@ def files_of(data):
     return sorted(path.relative_to(data).as_posix() for path in data.rglob("*") if path.is_file())
 
 
-def test_a_file_gets_its_name_once_it_is_complete_and_checked(server, tmp_path):
+def test_a_file_gets_its_name_once_it_is_complete_and_checked_and_is_not_asked_for_again(server, tmp_path):
     seen = []
     download = Download(server.url(), "a/b/rows.csv", SHA256, len(CONTENT))
     assert get(tmp_path, download, watch=lambda *state: seen.append(state)) == [True]
     assert files_of(tmp_path) == ["a/b/rows.csv"]
     assert (tmp_path / "a/b/rows.csv").read_bytes() == CONTENT
     assert seen[-1] == ("a/b/rows.csv", len(CONTENT), len(CONTENT))
-
-
-def test_a_file_that_is_there_is_not_asked_for_again(server, tmp_path):
-    download = Download(server.url(), "rows.csv", SHA256)
-    assert get(tmp_path, download) == [True]
     assert get(tmp_path, download) == [False]
     assert len(server.asked) == 1
 
@@ -109,37 +102,28 @@ def test_too_large_a_file_is_refused_and_leaves_nothing(server, tmp_path, monkey
         assert files_of(tmp_path) == []
 
 
-def test_too_small_a_file_is_refused(server, tmp_path):
+def test_too_small_or_absent_a_file_is_refused_in_a_line_and_one_that_differs_is_kept(server, tmp_path):
     with pytest.raises(FetchFailed, match=r"not 99,999"):
         get(tmp_path, Download(server.url(), "rows.csv", bytes=99_999))
     assert files_of(tmp_path) == []
-
-
-def test_a_file_that_is_not_there_is_one_line(server, tmp_path):
     with pytest.raises(FetchFailed, match=r"gone\.csv: upstream does not have it") as refused:
         get(tmp_path, Download(server.url("/gone.csv"), "gone.csv"))
     assert "\n" not in str(refused.value)
     assert files_of(tmp_path) == []
-
-
-def test_a_server_that_does_not_answer_is_one_line(server, tmp_path):
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(FetchFailed, match="no connection"):
-        get(tmp_path, Download(server.url(), "rows.csv"))
-
-
-def test_a_file_that_differs_from_upstream_is_never_overwritten(server, tmp_path):
     (tmp_path / "rows.csv").write_bytes(b"mine")
     with pytest.raises(FetchFailed, match="move it away"):
         get(tmp_path, Download(server.url(), "rows.csv", SHA256))
     assert (tmp_path / "rows.csv").read_bytes() == b"mine"
 
 
-def test_few_redirects_are_followed(server, tmp_path):
+def test_few_redirects_are_followed_and_a_server_that_does_not_answer_is_one_line(server, tmp_path):
     assert get(tmp_path, Download(server.url("/to=/rows.csv"), "rows.csv", SHA256)) == [True]
     with pytest.raises(FetchFailed, match="redirects more than"):
         get(tmp_path, Download(server.url("/to=" * 9 + "/rows.csv"), "again.csv", SHA256))
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(FetchFailed, match="no connection"):
+        get(tmp_path, Download(server.url(), "late.csv"))
 
 
 @pytest.mark.parametrize("url", ["http://example.org/rows.csv", "ftp://127.0.0.2/rows.csv", "file:///etc/passwd"])

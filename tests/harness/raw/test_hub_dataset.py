@@ -1,7 +1,5 @@
 """Datasets of the hub, against a server on this machine that answers as the hub does."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 
@@ -52,7 +50,7 @@ def listed(hub, *files, path="/api/datasets/someone/replies?blobs=true", **more)
     hub[path] = json.dumps(answer).encode()
 
 
-def test_a_hub_dataset_goes_from_its_name_to_an_entry_that_others_can_fetch(hub, tmp_path, capsys):
+def test_a_hub_dataset_goes_from_its_name_to_an_entry_that_others_can_fetch(hub, tmp_path, capsys, printed):
     content = parquet(tmp_path, 60)
     listed(hub, large("data/train.parquet", content), cardData={"license": "cc0-1.0"})
     hub[f"/datasets/someone/replies/resolve/{SHA}/data/train.parquet"] = content
@@ -63,8 +61,7 @@ def test_a_hub_dataset_goes_from_its_name_to_an_entry_that_others_can_fetch(hub,
     assert 'kind = "binary"' in entry
     (tmp_path / "data/hub/someone--replies/data/train.parquet").unlink()
     capsys.readouterr()
-    assert main([str(one) for one in ["data", "fetch", "replies", *options]]) == 0
-    assert "fetched, verified" in capsys.readouterr().out
+    assert "fetched, verified" in printed("data", "fetch", "replies", *options)
 
 
 def test_small_files_are_checked_by_their_git_blob(hub):
@@ -97,18 +94,12 @@ def test_an_odd_name_is_refused(hub, address):
         hub_dataset(address)
 
 
-def test_a_dataset_that_is_not_there_is_one_line(hub):
+def test_a_dataset_that_is_absent_too_large_or_no_json_is_refused_in_a_line(hub):
     with pytest.raises(FetchFailed, match="upstream does not have it"):
         hub_dataset("hub:someone/nothing")
-
-
-def test_too_large_a_dataset_is_refused_before_anything_is_fetched(hub):
     listed(hub, {**large("train.parquet", b"x"), "size": 10**12})
     with pytest.raises(BadHubDataset, match="cut a file of your own"):
         hub_dataset("hub:someone/replies")
-
-
-def test_an_answer_that_is_no_json_is_one_line(hub):
     hub["/api/datasets/someone/replies?blobs=true"] = b"<html>"
     with pytest.raises(FetchFailed, match="not JSON"):
         hub_dataset("hub:someone/replies")

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from harness.api import Study
-from harness.cli.main import main
 from harness.raw.holdings import data_folder
 from harness.study.backbone import resolve
 from harness.study.file import load_study
@@ -51,32 +50,27 @@ def plan_of(folder, *overrides):
     return make_plan(study, Registry.load([folder]), folder)
 
 
-def test_a_task_is_planned_in_its_role_alone(folder):
+def test_a_task_is_planned_in_its_role_alone_in_a_limited_setting_too(folder):
     cells = [(cell.intermediate, cell.target) for cell in plan_of(folder).cells]
     assert sorted(pair for pair in cells if pair[0]) == [
         ("chinese", "asked"), ("given", "asked"), ("given", "chinese"),
     ]  # fmt: skip
     assert [target for intermediate, target in cells if not intermediate] == ["given", "asked", "chinese"]
-
-
-def test_a_limited_setting_trains_no_intermediate_that_is_no_target(folder):
     half = [cell for cell in plan_of(folder, 'settings=["half"]').cells if cell.setting == "half"]
     assert {cell.target for cell in half} == {"asked", "chinese"}
     assert {cell.intermediate for cell in half} == {None, "given", "chinese"}
 
 
-def test_the_plan_shows_what_is_cut_and_what_to_know(folder, capsys):
+def test_the_plan_shows_what_is_cut_and_what_to_know(folder, printed):
     arguments = [str(folder / "study" / "mine.toml"), "--data", str(folder), "--store", str(folder / "none")]
-    assert main(["plan", *arguments, "--json", "--limit", "30"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(printed("plan", *arguments, "--json", "--limit", "30"))
     rows = {row["target"]: row for row in shown["columns"]}
     assert rows["chinese"]["long texts"] == "windows"
     assert rows["chinese"]["text cut"] == "0.0 %"
     assert rows["given"]["test"] < 30
     assert rows["asked"]["test"] == 90
     assert "cross-validation in 3 folds" in shown["warnings"]["asked"][0]
-    assert main(["plan", *arguments]) == 0
-    assert "warning: asked: cross-validation" in capsys.readouterr().out
+    assert "warning: asked: cross-validation" in printed("plan", *arguments)
 
 
 def test_the_share_that_is_cut_is_that_of_all_rows(folder):

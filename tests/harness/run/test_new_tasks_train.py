@@ -126,15 +126,10 @@ def test_every_entry_has_at_most_ten_lines_and_the_right_kind(place):
 
 
 @pytest.mark.slow
-def test_a_task_that_is_added_trains_its_row_and_column_alone(store):
-    _, (two, three, five) = store
+def test_every_new_task_has_a_trained_row_and_column_and_one_that_is_added_trains_nothing_else(store):
+    root, (two, three, five) = store
     assert (len(two), len(three), len(five)) == (4, 9, 25)
     assert two < three < five
-
-
-@pytest.mark.slow
-def test_every_new_task_has_a_trained_row_and_column(store):
-    root, _ = store
     kept, cells = Store(root), Store(root).manifest("mine")["cells"]
     for name in FILES:
         row = [cell for cell in cells if cell["intermediate"] == name]
@@ -146,7 +141,7 @@ def test_every_new_task_has_a_trained_row_and_column(store):
             assert cell["intermediate"] is None or (results["intermediate_unchanged"] and results["liveness"] > 0)
 
 
-def test_an_entry_by_hand_and_the_registry_option_are_enough(tmp_path, capsys):
+def test_an_entry_by_hand_and_the_registry_option_are_enough(tmp_path, printed):
     """The worked example of docs/adding-a-task.md, with its own entry."""
     page = (Path(__file__).resolve().parents[3] / "docs" / "adding-a-task.md").read_text(encoding="utf-8")
     entry = page.split("```toml\n", 1)[1].split("```", 1)[0]
@@ -157,15 +152,13 @@ def test_an_entry_by_hand_and_the_registry_option_are_enough(tmp_path, capsys):
     (folder / "tones.toml").write_text(entry, encoding="utf-8")
     options = ["--registry", folder, "--store", tmp_path / "runs", "--limit", 32, "--quiet", "--json"]
     study = ["tiny", "--set", 'tasks=["tones", "epitome_er"]', "--set", "training.epochs=1"]
-    assert main([str(one) for one in ["run", *study, *options]]) == 0
-    assert len(json.loads(capsys.readouterr().out)["done"]) == 4
+    assert len(json.loads(printed("run", *study, *options))["done"]) == 4
 
 
-def test_the_dry_training_shows_that_a_file_trains(tmp_path, capsys):
+def test_the_dry_training_shows_that_a_file_trains(tmp_path, printed):
     file = write_file(tmp_path, "tones")
     options = ["--registry", tmp_path / "entries", "--data", tmp_path]
-    assert main([str(one) for one in ["tasks", "new", file, *options]]) == 0
-    out = capsys.readouterr().out
+    out = printed("tasks", "new", file, *options)
     assert "rows      train 4" in out
     assert "labels    cold" in out
     assert "dry training: 4" in out
@@ -182,22 +175,18 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES)
-def test_a_mistake_is_one_line_and_leaves_no_entry(tmp_path, capsys, arguments, message):
+def test_a_mistake_is_one_line_and_leaves_no_entry(tmp_path, refused, arguments, message):
     file = write_file(tmp_path, "tones")
     given = [one.format(tones=file) for one in arguments]
-    assert main(["tasks", "new", *given, "--registry", str(tmp_path / "entries"), "--data", str(tmp_path)]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert err.count("\n") == 1
+    assert message in refused("tasks", "new", *given, "--registry", tmp_path / "entries", "--data", tmp_path)
     assert list(tmp_path.rglob("*.toml")) + list(tmp_path.rglob("*.draft")) == []
 
 
-def test_an_entry_that_is_there_is_never_replaced(tmp_path, capsys):
+def test_an_entry_that_is_there_is_never_replaced(tmp_path, printed, refused):
     file = write_file(tmp_path, "tones")
     options = ["--registry", str(tmp_path), "--data", str(tmp_path), "--skip-training"]
-    assert main(["tasks", "new", str(file), *options]) == 0
-    assert main(["tasks", "new", str(file), *options]) == 2
-    assert "exists" in capsys.readouterr().err
+    printed("tasks", "new", file, *options)
+    assert "exists" in refused("tasks", "new", file, *options)
 
 
 def test_at_a_terminal_a_person_has_the_last_word(tmp_path, capsys, monkeypatch):

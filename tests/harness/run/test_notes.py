@@ -44,19 +44,16 @@ def test_a_note_says_who_waits_and_then_who_runs_where(noted, store, pack, monke
     assert not store.pack_folder(pack.id).exists()
 
 
-def test_epochs_that_a_checkpoint_had_are_not_counted_as_trained_now(noted, store, monkeypatch):
+def test_epochs_that_a_checkpoint_had_are_not_counted_and_without_one_there_is_no_rate(noted, store, monkeypatch):
+    noted.watch("one", 0, 4)
+    (note,) = notes.progress(store).values()
+    assert note.seconds_an_epoch is None
     clock = iter([100.0, 130.0, 160.0])
     monkeypatch.setattr(notes.time, "time", lambda: next(clock))
     for epoch in (0, 15, 16):  # the pack begins, finds its checkpoint, and trains
         noted.watch("one", epoch, 24)
     (running,) = notes.progress(store).values()
     assert running.seconds_an_epoch == 30
-
-
-def test_a_pack_that_has_not_finished_an_epoch_has_no_rate(noted, store):
-    noted.watch("one", 0, 4)
-    (note,) = notes.progress(store).values()
-    assert note.seconds_an_epoch is None
 
 
 def test_a_failure_stays_until_it_is_forgotten_or_the_cell_is_stored(noted, store, pack):
@@ -98,7 +95,7 @@ def test_a_runner_tells_its_note_and_its_watcher_how_far_it_is(tiny, toy_splits,
 
     def look():
         (note,) = notes.progress(store).values()
-        of_job = (note.engine, note.job, note.log, note.job_name, note.cluster)
+        of_job = (note.engine, note.job, note.log, note.job_name, note.cluster, note.submitted)
         seen.append((note.state, note.label, note.epoch, note.epochs, *of_job))
 
     class Pretending:
@@ -114,9 +111,9 @@ def test_a_runner_tells_its_note_and_its_watcher_how_far_it_is(tiny, toy_splits,
             return iter([Outcome(cell) for cell in pack.cells])
 
     monkeypatch.setattr("harness.run.pack.PackRunner", Pretending)
-    job = Job("toy", "slurm", "7_1", "a.log", name="toy-one", cluster="big")
+    job = Job("toy", "slurm", "7_1", "a.log", name="toy-one", cluster="big", submitted=5.0)
     list(Runner(tiny, {}, store, lambda *said: heard.append(said), job=job)(pack))
-    of_job, cell = ("slurm", "7_1", "a.log", "toy-one", "big"), pack.cells[0]
+    of_job, cell = ("slurm", "7_1", "a.log", "toy-one", "big", 5.0), pack.cells[0]
     assert seen == [("running", cell.label, 0, 2, *of_job), ("running", "one", 1, 3, *of_job)]
     assert heard == [("one", 1, 3)]
     assert not notes.progress(store)
@@ -144,11 +141,14 @@ def half_written(noted, store):
     return folder
 
 
-def test_a_note_that_ends_takes_half_notes_of_killed_processes_with_it(noted, store):
+def test_sweeping_leaves_checkpoints_alone_and_a_note_that_ends_takes_half_notes_with_it(noted, store):
     noted.queue()
     folder = half_written(noted, store)
     noted.end()
     assert not folder.exists()
+    (half_written(noted, store) / "lane.1.safetensors").write_bytes(b"weights")
+    notes.sweep(store)
+    assert [path.name for path in folder.iterdir()] == ["lane.1.safetensors"]
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -162,13 +162,6 @@ def test_a_run_that_ends_sweeps_away_the_notes_of_packs_that_no_run_will_continu
             store.put(pack.cells[0].key, spec=dict(pack.cells[0].spec), results={}, provenance={}, folder=prepared)
     notes.sweep(store)
     assert not folder.exists()
-
-
-def test_sweeping_leaves_checkpoints_alone(noted, store):
-    folder = half_written(noted, store)
-    (folder / "lane.1.safetensors").write_bytes(b"weights")
-    notes.sweep(store)
-    assert [path.name for path in folder.iterdir()] == ["lane.1.safetensors"]
 
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,7 +9,6 @@ from adapters_store.archive import archive
 from adapters_store.restore import restore
 from adapters_store.store import has_weights
 from harness.api import Study
-from harness.cli.main import main
 from harness.run.grid import GridReport, steps_of
 from harness.study.plan import weightless
 
@@ -65,14 +64,7 @@ def test_a_run_trains_again_what_missing_cells_compute_with(study, tmp_path):
     assert list((own.store.root / "aside").iterdir()) == []
 
 
-def test_nothing_is_trained_again_where_nothing_is_missing(study, tmp_path):
-    own = restored(study, tmp_path)
-    plan = own.plan.only(["epitome_er"])
-    assert weightless(plan, own.store) == []
-    assert steps_of(plan, own.store, GridReport()) == []
-
-
-def test_a_dry_run_moves_nothing(study, tmp_path):
+def test_a_dry_run_moves_nothing_and_nothing_is_trained_again_where_nothing_is_missing(study, tmp_path):
     own = restored(study, tmp_path)
     before = own.store.keys()
     steps = steps_of(own.plan, own.store, GridReport())
@@ -81,6 +73,9 @@ def test_a_dry_run_moves_nothing(study, tmp_path):
         "epitome_er -> news_empathy, seed 1, full",
     }
     assert own.store.keys() == before
+    plan = own.plan.only(["epitome_er"])
+    assert weightless(plan, own.store) == []
+    assert steps_of(plan, own.store, GridReport()) == []
 
 
 def test_what_only_decides_about_a_merge_needs_no_weights(study, tmp_path):
@@ -95,16 +90,14 @@ def test_what_only_decides_about_a_merge_needs_no_weights(study, tmp_path):
     assert [again.label for again in weightless(plan, own.store)] == ["news_empathy (baseline), seed 1, full"]
 
 
-def test_a_plan_says_which_stored_cells_are_trained_again_and_why(study, tmp_path, capsys):
+def test_a_plan_says_which_stored_cells_are_trained_again_and_why(study, tmp_path, printed):
     own = restored(study, tmp_path)
     arguments = ["plan", str(study[0]), "--store", str(own.store.root)]
-    assert main([*arguments, "--why"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed(*arguments, "--why").splitlines()
     assert "4 cells in 4 packs; 2 stored, 2 to train" in lines
     assert "of these 1 stored cell has no weights, which cells to train stand on, and will be trained again" in lines
     assert "1 of 4: stored without the weights that other cells must be trained with: 1 baseline" in lines
-    assert main([*arguments, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["trained_again"] == 1
+    assert json.loads(printed(*arguments, "--json"))["trained_again"] == 1
 
 
 def test_a_result_that_training_again_does_not_repeat_is_named(study, tmp_path, caplog):

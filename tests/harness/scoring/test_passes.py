@@ -81,6 +81,6 @@ def test_every_different_sequence_is_computed_once_for_the_lanes_that_read_it(te
 
 def test_sequences_that_differ_in_segments_alone_are_two(texts):
     other = replace(texts[0], segments=tuple(1 for _ in texts[0].segments))
-    numbers, windows = scorer._numbered({"all": [(texts[0],), (other,)]})
+    numbers, windows = scorer._number({"all": [(texts[0],), (other,)]})
     assert numbers == {"all": [[0], [1]]}
     assert windows == [texts[0], other]

@@ -1,7 +1,5 @@
 """Files of texts to score that are damaged, fail while they are read, or hold far more than their size says."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

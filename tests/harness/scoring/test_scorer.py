@@ -10,7 +10,6 @@ import torch
 from scipy.special import expit, softmax
 
 from adapters_store import Record, Store, key_of
-from benchmarks.scoring import in_parallel, made_up, side_by_side
 from harness.run.pack import run_cells
 from harness.scoring.answers import (
     COLUMNS,
@@ -150,16 +149,6 @@ def test_lanes_say_what_the_library_says_one_adapter_at_a_time(trained):
     ]
     for one, logits in ((said.task, said.logits) for said in scorer.answers(rows)):
         np.testing.assert_allclose(logits, by_the_library(store, plan.backbone, one, rows), atol=1e-5)
-
-
-def test_the_library_s_parallel_composition_over_sorted_texts_says_what_lanes_say(trained):
-    """The peer of benchmarks/scoring.py answers for the same texts in the same order."""
-    store, manifest, _plan = trained
-    scorer, rows = Scorer(store, manifest), made_up(40)
-    beside = in_parallel(scorer, side_by_side(scorer, rows), rows)
-    assert set(beside) == set(TASKS)
-    for one, logits in ((said.task, said.logits) for said in scorer.answers(rows)):
-        np.testing.assert_allclose(logits, beside[one.name], atol=1e-5)
 
 
 def by_the_library(store, backbone, one, rows):

@@ -34,12 +34,9 @@ def test_the_best_trial_wins_over_the_study_and_loses_to_the_task_and_the_comman
     assert (other.learning_rate, origin["learning_rate"]) == (2e-3, "study")
 
 
-def test_without_a_search_best_says_how_to_start_one(store):
+def test_without_a_search_or_with_a_changed_digit_in_it_best_says_how_to_start_one(store):
     with pytest.raises(NoSearch, match="empathy-transfer study search tiny"):
         with_best(load_study("tiny"), store)
-
-
-def test_a_changed_digit_in_what_a_search_found_is_not_trained_with(store):
     settled(store, "tiny", "epitome_er")
     path = search_folder(store, "tiny", "epitome_er") / "result.json"
     path.write_bytes(path.read_bytes().replace(b"0.003", b"0.001"))

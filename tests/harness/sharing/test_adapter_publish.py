@@ -1,7 +1,5 @@
 """Publishing: shown first, forbidden by some licences, and never without a flag and a token."""
 
-from __future__ import annotations
-
 import hashlib
 from types import SimpleNamespace
 from typing import ClassVar

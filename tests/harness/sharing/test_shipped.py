@@ -23,7 +23,7 @@ from tests.support.studies.fake_study import FakeTask, fake_study, without_pictu
 WHO = ["--creator", "Bernard, Ada; Some University", "--licence", "cc-by-nc-4.0"]
 TASKS = (FakeTask("epitome_er"), FakeTask("role"), FakeTask("distress", "continuous"))
 ANALYSIS = {"outcome": "points", "left_out": "target", "cells": "all", "without_rater": ""}
-ANALYSIS |= {"weights": "inverse variance", "draws": 999, "margin": 2.0}
+ANALYSIS |= {"weights": "inverse variance", "draws": 999, "margin": 2.0, "questions": ["pair"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -124,6 +124,7 @@ def test_the_report_of_the_shipped_results_is_that_of_the_archive(shipped, tmp_p
     page = (tmp_path / "out" / "report.md").read_text()
     assert "Primary analysis declared 2023-12-31T00:00:00+00:00 (outcome points" in page
     assert "The first of 9 cells was trained 2024-01-01T00:00:00+00:00 by abc123." in page
+    assert "## Declared questions" in page and "cannot be answered: it takes two seeds" in page
 
 
 def test_the_python_face_reads_them_too(tmp_path, monkeypatch):

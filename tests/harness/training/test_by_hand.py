@@ -4,8 +4,6 @@ Nothing of ours is imported but the row loader; the recipe is docs/training.md, 
 which draw it otherwise.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """A cell that came to nothing gets one more attempt, if its study says so; test rows have no say in it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

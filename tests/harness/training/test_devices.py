@@ -1,7 +1,5 @@
 """Training away from the processor, as far as it can be shown without a GPU: on a pretended one (pretend_gpu.py)."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import logging
@@ -12,7 +10,6 @@ import pytest
 import torch
 from adapters import BertAdapterModel, RobertaAdapterModel
 
-from harness.cli.main import main
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.study.device import Device, NoSuchDevice
@@ -207,10 +204,9 @@ def test_a_device_that_is_none_is_refused(name):
         Device(name)
 
 
-def test_a_gpu_that_is_not_there_is_refused_before_anything_is_trained(monkeypatch, tmp_path, capsys):
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_trained(monkeypatch, tmp_path, refused):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert main(["run", "demo", "--device", "cuda", "--store", str(tmp_path / "runs")]) == 2
-    assert "sees no GPU" in capsys.readouterr().err
+    assert "sees no GPU" in refused("run", "demo", "--device", "cuda", "--store", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

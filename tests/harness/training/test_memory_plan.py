@@ -1,7 +1,5 @@
 """A pack takes as many lanes as there is memory for, and fewer when there was not."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 
@@ -85,18 +83,7 @@ def test_one_lane_without_room_is_a_failed_cell_with_a_reason(column, monkeypatc
     }
 
 
-def test_other_errors_are_not_taken_for_a_lack_of_memory():
-    def broken(keys, stage):
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    with pytest.raises(RuntimeError, match="multiplied"):
-        run_in_chunks(["a", "b"], lambda _: [], lambda: 9, broken)
-    assert not is_out_of_memory(ValueError("out of memory"))
-    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"))
-    assert is_out_of_memory(MemoryError())
-
-
-def test_chunks_shrink_until_one_lane_has_no_room():
+def test_chunks_shrink_until_one_lane_has_no_room_and_other_errors_are_none_of_memory():
     tried = []
 
     def too_large(keys, stage):
@@ -106,6 +93,15 @@ def test_chunks_shrink_until_one_lane_has_no_room():
     with pytest.raises(OutOfMemory):
         run_in_chunks([str(i) for i in range(17)], lambda _: [], lambda: 99, too_large)
     assert tried == [17, 6, 3, 1]
+
+    def broken(keys, stage):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="multiplied"):
+        run_in_chunks(["a", "b"], lambda _: [], lambda: 9, broken)
+    assert not is_out_of_memory(ValueError("out of memory"))
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"))
+    assert is_out_of_memory(MemoryError())
 
 
 # peaks of fresh processes (docs/training.md): layers, width, heads, lanes, tokens of a row, weights, bytes per value,
@@ -137,13 +133,10 @@ def test_the_estimate_is_not_below_what_was_measured_and_not_far_above():
         assert 0.98 * peak * MB < lanes * shape.lane_bytes() + shape.shared_bytes() < 1.7 * peak * MB
 
 
-def test_a_lane_of_a_larger_shape_needs_more():
+def test_a_larger_shape_needs_more_bf16_less_and_the_backbone_counts_once():
     more = dict(layers=12, width=768, heads=16, weights=10**6, longest=512, shared_noise=False, trained=4096)
     for name, value in more.items():
         assert dataclasses.replace(BASE, **{name: value}).lane_bytes() > BASE.lane_bytes(), name
-
-
-def test_bf16_needs_less_and_the_backbone_counts_once():
     assert dataclasses.replace(BASE, value_bytes=2).lane_bytes() < BASE.lane_bytes()
     heavy = dataclasses.replace(BASE, backbone_bytes=500 * MB)
     assert heavy.lane_bytes() == BASE.lane_bytes()

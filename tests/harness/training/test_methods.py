@@ -1,7 +1,5 @@
 """Adapter methods beside seq_bn, and whole models: what is trained, what is stored, what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import adapters
@@ -165,7 +163,9 @@ def test_other_settings_are_other_cells_and_the_library_trains_what_lanes_do_not
     assert {name for name, cell in made.items() if cell.spec["trainer"] == "lanes"} == {("seq_bn", None)}
 
 
-def test_two_shapes_in_one_stack_are_trained_through_the_library(study, tiny, toy_splits):
+def test_two_shapes_in_one_stack_are_trained_through_the_library_and_what_makes_no_stack_is_refused(
+    study, tiny, toy_splits
+):
     laned = dataclasses.replace(study, trainer="lanes")
     other = dataclasses.replace(laned, adapter=Adapter("double_seq_bn"))
     below = make_cell(other, tiny, toy_splits("two"), seed=1, setting="full")
@@ -173,9 +173,6 @@ def test_two_shapes_in_one_stack_are_trained_through_the_library(study, tiny, to
     sequential = dataclasses.replace(laned, composition="sequential")
     cell = make_cell(sequential, tiny, toy_splits("one"), seed=1, setting="full", intermediate=below)
     assert cell.spec["adapter"] == below.spec["adapter"]
-
-
-def test_a_pair_of_methods_that_makes_no_stack_is_refused(study, tiny, toy_splits):
     other = dataclasses.replace(study, adapter=Adapter("lora"))
     below = make_cell(other, tiny, toy_splits("two"), seed=1, setting="full")
     with pytest.raises(BadStudy, match="'lora' makes no stack"):

@@ -1,7 +1,5 @@
 """Losses for rare classes against values worked by hand, numpy written from the papers, and finite differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -39,17 +37,18 @@ def shares(logits, labels):
 # By hand.
 
 
-def test_margins_by_hand():
+def test_margins_and_effective_numbers_by_hand():
     # n = 16, 81, 625: n^(1/4) is 2, 3, 5. The largest margin is .5 = C / 2, so C = 1 and the others are 1/3 and 1/5.
     assert margins_of(np.array([16, 81, 625]), 0.5).tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 5])
     assert margins_of(np.array([0, 81, 16]), 0.5).tolist() == pytest.approx([0, 1 / 3, 1 / 2])
-
-
-def test_effective_numbers_by_hand():
     # beta .5: of 1 row (1 - .5) / (1 - .5) = 1, of 2 rows .5 / .75 = 2/3. Their sum is 5/3, so times 6/5: 1.2 and 0.8.
     assert effective_weights(np.array([1, 2]), 0.5).tolist() == pytest.approx([1.2, 0.8])
     assert effective_weights(np.array([0, 1, 2]), 0.5).tolist() == pytest.approx([0, 1.2, 0.8])
     assert effective_weights(np.array([3, 500]), 0.0).tolist() == [1, 1]
+    objective = Objective.of(Loss("ldam"), np.array([0, 0, 1]), 3)
+    assert objective.margins.tolist() == pytest.approx([0.5 / 2**0.25, 0.5, 0.0])
+    logits, labels = torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 2.5])
+    assert float(Objective(Loss()).mean(logits, labels)) == pytest.approx((4 + 0.25) / 2)
 
 
 # Against numpy, and where one loss is another.
@@ -120,18 +119,8 @@ def test_lanes_sum_what_one_lane_sums_and_the_mean_is_their_share(loss, kind, cl
     assert float(objective.mean(logits, labels)) == pytest.approx(float(summed[0]) / whole, rel=1e-5)
 
 
-def test_margins_count_a_class_that_has_no_training_row():
-    objective = Objective.of(Loss("ldam"), np.array([0, 0, 1]), 3)
-    assert objective.margins.tolist() == pytest.approx([0.5 / 2**0.25, 0.5, 0.0])
-
-
 @pytest.mark.parametrize("loss", LOSSES[1:3], ids=str)
 def test_a_loss_in_bf16_is_that_of_the_same_logits_in_fp32(loss):
     logits, labels = rows(dtype=torch.bfloat16)
     objective = Objective.of(loss, labels.numpy(), 3)
     assert torch.equal(objective.losses(logits, labels), objective.losses(logits.float(), labels))
-
-
-def test_a_continuous_label_keeps_its_squared_error():
-    logits, labels = torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 2.5])
-    assert float(Objective(Loss()).mean(logits, labels)) == pytest.approx((4 + 0.25) / 2)

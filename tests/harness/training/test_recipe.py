@@ -1,7 +1,5 @@
 """What the cells of a pack share is read from their specs once, and an attempt is handed down in parts."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -24,11 +22,8 @@ def attempt_at(cells, tiny, splits, store):
     return Attempt(cells, Recipe.of(cells), tiny, splits, store, lambda *_: None, Device("cpu"))
 
 
-def test_some_cells_of_a_recipe_keep_their_own_rates_and_noise(cells):
+def test_cells_keep_their_own_rates_and_noise_and_systems_may_leave_out_what_adapters_need(cells):
     assert Recipe.of(cells).only([1]) == Recipe.of(cells[1:])
-
-
-def test_the_spec_of_a_system_without_adapters_may_leave_out_what_only_they_need(cells):
     spec = {name: cells[0].spec[name] for name in ("metric", "label", "role")}
     made = Recipe.of([dataclasses.replace(cells[0], spec=spec)])
     assert (made.adapter, made.composition, made.retries_collapsed, made.noise) == (None, None, False, ())

@@ -1,7 +1,5 @@
 """Limited-data subsets: the named share, alike for equal seeds, uniform or stratified as the setting says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -48,13 +46,10 @@ def test_a_subset_is_drawn_once_per_seed_and_never_again(setting: str) -> None:
     assert len(first) == 100 and list(first) == sorted(first, key=lambda row: int(row.id))
 
 
-def test_a_stratified_half_keeps_the_share_of_every_class() -> None:
+def test_a_stratified_half_keeps_the_share_of_every_class_or_of_every_tenth_of_numbers():
     for seed in range(5):
         counts = Counter(row.label for row in train_of("half-stratified", seed))
         assert counts[0] == 75 and counts[1] in (23, 24) and counts[2] in (1, 2)
-
-
-def test_a_stratified_half_of_numbers_takes_half_of_every_tenth() -> None:
     everything = sorted(row.label for row in train_of("full", kind="continuous"))
     kept = {row.label for row in train_of("half-stratified", kind="continuous")}
     assert [sum(value in kept for value in everything[i : i + 20]) for i in range(0, 200, 20)] == [10] * 10
@@ -65,12 +60,9 @@ def test_a_percentage_keeps_its_share_of_the_rows(setting: str) -> None:
     assert len(train_of(setting)) == pytest.approx(2 * float(setting.split("%")[0]), abs=1)
 
 
-def test_a_smaller_percentage_lies_within_a_larger_one() -> None:
+def test_a_smaller_percentage_lies_within_a_larger_one_and_a_half_by_name_is_drawn_apart():
     few, more, most = (set(train_of(setting)) for setting in ("10%", "25%", "80%"))
     assert few < more < most
-
-
-def test_a_half_by_name_is_drawn_apart_from_fifty_percent() -> None:
     assert len(train_of("half")) == len(train_of("50%"))
     assert train_of("half") != train_of("50%")
 

@@ -1,7 +1,5 @@
 """One cell at a time: what is trained, what stays frozen, what is equal to what."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 
@@ -35,14 +33,11 @@ def test_seed_recipe_is_golden():
     assert seed_of(1, "epitome_er", "adapter") == 2903527413000523772
 
 
-def test_history_has_a_row_per_epoch_and_the_best_epoch_is_the_first_of_the_best(cells, store):
+def test_the_best_epoch_is_the_first_of_the_best_and_no_record_names_a_path_or_a_text(cells, store, tmp_path):
     history = json.loads(store.open(cells[1].key, "history.json").read_text())
     scores = [row["validation"] for row in history]
     assert store.get(cells[1].key).results["best_epoch"] == 1 + int(np.argmax(scores))
     assert [row["epoch"] for row in history] == [1, 2]
-
-
-def test_no_record_names_a_path_or_a_text(cells, store, tmp_path):
     for cell in cells[1:]:
         for file in (store.root / "objects" / cell.key).rglob("*"):
             if file.is_file():

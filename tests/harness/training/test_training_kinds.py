@@ -1,7 +1,5 @@
 """Cells of every kind of label, of long texts, with class weights, by other losses and in folds: trained and scored."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

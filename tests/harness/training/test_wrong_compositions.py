@@ -1,7 +1,5 @@
 """The ways of composing adapters that go wrong without a word, pinned: a change upstream must be noticed here."""
 
-from __future__ import annotations
-
 import torch
 from adapters import RobertaAdapterModel, SeqBnConfig
 from adapters.composition import Stack

@@ -1,7 +1,5 @@
 """An interrupted pack goes on from its checkpoints, in any company, and ends where it would have ended."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 
@@ -211,7 +209,7 @@ def test_the_time_spent_is_that_of_the_latest_stage(tmp_path):
         path = ours._path("a" * 64, stage)
         path.parent.mkdir(parents=True, exist_ok=True)
         before = Checkpoints(ours.store, "run", lanes=1, _earlier={"a" * 64: seconds})
-        path.write_bytes(before._sealed("a" * 64, stage, content))
+        path.write_bytes(before._seal("a" * 64, stage, content))
     assert ours.stages("a" * 64) == [1, 2]
     wall, cpu = ours.earlier("a" * 64)
     assert (wall >= 900.0, cpu >= 800.0) == (True, True)

@@ -1,7 +1,5 @@
 """The frozen encoder's parts by themselves, against the same mathematics written out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import sqrt
 

@@ -1,7 +1,5 @@
 """The words of dropout's streams by one kernel of a GPU: numpy's bits, and what is done where there is no kernel."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
@@ -87,7 +85,7 @@ def test_a_kernel_that_fails_or_has_another_bit_is_given_up_with_a_warning(funct
     assert said in caplog.text
 
 
-def test_a_kernel_that_agrees_is_taken(monkeypatch, caplog):
+def test_a_kernel_that_agrees_is_taken_and_memory_that_runs_out_is_not_hidden(monkeypatch, caplog):
     def agrees(keys, count):
         return words(keys, count)
 
@@ -96,8 +94,8 @@ def test_a_kernel_that_agrees_is_taken(monkeypatch, caplog):
         assert words_on(CPU) is agrees
     assert caplog.text == ""
 
+    words_on.cache_clear()
 
-def test_memory_that_runs_out_is_not_hidden(monkeypatch):
     def runs_out(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 

@@ -1,7 +1,5 @@
 """What a lane must not depend on, dropout on, over 50 steps; and what it shares with the library whatever it learns."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 

@@ -1,7 +1,5 @@
 """All cells of a column at once: equal to the library alone, and to themselves in any company, to rounding."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 
@@ -22,10 +20,10 @@ from harness.training.lanes import fit, frozen
 from harness.training.lanes import forward as passes
 from harness.training.lanes.forward import forward
 from harness.training.lanes.frozen import freeze
-from harness.training.lanes.state import put_back, stacked
+from harness.training.lanes.state import stacked
 from harness.training.recipe import Part
 from tasks.errors import BadStudy
-from tests.support.studies.toy_lanes import alone, fitted, intermediates, loaded, network, part, trainer
+from tests.support.studies.toy_lanes import alone, fitted, intermediates, network, part, trainer
 
 CASES = [
     dict(),
@@ -88,18 +86,6 @@ def test_a_lane_that_explodes_does_not_touch_its_neighbours():
     wild.fit(data, part(16, seed=9), lambda *_: None)
     for lane in (0, 2):
         assert all(torch.equal(calm[name][lane], wild.state.trained[name][lane]) for name in calm)
-
-
-@pytest.mark.parametrize("leave_out", [(), (0, 1)])
-def test_a_saved_lane_predicts_the_same_in_the_library(tmp_path, leave_out):
-    made, data = network(dropout=0.1, leave_out=leave_out), part(48)
-    lanes = intermediates(made, 3)
-    one = trainer(made, lanes)
-    one.fit(data, part(16, seed=9), lambda *_: None)
-    logits = one.predict(data)
-    put_back(made, "t", one.state, 0)
-    made.save_adapter(str(tmp_path), "t", use_safetensors=True)
-    np.testing.assert_allclose(logits[0, :8], loaded(tmp_path, data, 8), atol=1e-5)
 
 
 def test_only_bf16_on_a_processor_is_cut_otherwise_than_its_device():
@@ -181,7 +167,9 @@ def test_a_transfer_stands_on_a_stored_adapter_of_fewer_layers_and_is_scored_wit
 # What a study may say.
 
 
-def test_layers_are_in_keys_only_where_some_have_no_adapter(study, tiny, toy_splits):
+def test_layers_are_in_keys_only_where_some_have_no_adapter_and_a_method_in_none_leaves_none_out(
+    study, tiny, toy_splits
+):
     def cell(adapter):
         return make_cell(dataclasses.replace(study, adapter=adapter), tiny, toy_splits("one"), seed=1, setting="full")
 
@@ -193,9 +181,6 @@ def test_layers_are_in_keys_only_where_some_have_no_adapter(study, tiny, toy_spl
         cell(Adapter(leave_out=(0, 2)))
     with pytest.raises(BadStudy, match="names all 2 layers, and nothing would be trained"):
         cell(Adapter(leave_out=(0, 1)))
-
-
-def test_a_method_that_is_in_no_layer_leaves_none_out():
     with pytest.raises(BadStudy, match="method 'prompt_tuning' is in no layer; leave it out"):
         settings_of(Adapter("prompt_tuning", leave_out=(0,)))
     assert load_study("demo", ["adapter.leave_out=[0, 1]"]).adapter.leave_out == (0, 1)

@@ -4,8 +4,6 @@ The other way is written out here from docs/training.md; class weights come from
 transformers, scores from scikit-learn. Losses for rare classes are written in probabilities, as their papers have them.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 

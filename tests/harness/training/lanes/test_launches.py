@@ -1,7 +1,5 @@
 """How many kernels, shapes and waits a GPU would see, counted on the pretended one at roberta-base's depth."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.steps.peers import lane_trainer

@@ -1,7 +1,5 @@
 """Dropout masks of lanes: each in its own place, with its own probability, from the stream that the page names."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 
@@ -12,6 +10,7 @@ from adapters import BertAdapterModel, RobertaAdapterModel
 
 from harness.study.cell import seed_of
 from harness.training.lanes import masks
+from harness.training.lanes.fit import batch_of
 from harness.training.lanes.forward import added, forward
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.masks import draw
@@ -56,7 +55,7 @@ def test_the_library_with_these_masks_in_place_of_its_dropouts_gives_the_same_lo
     lanes, rows = intermediates(made, 2), [windows[0] for windows in part(60, longest=9).rows]
     rows = [row for row in rows if len(row.ids) == 8]
     pack = trainer(copy.deepcopy(made), lanes)
-    batch = pack._batch(rows, range(len(rows)))
+    batch = batch_of(pack.frozen, rows, range(len(rows)), 1, has_segments=pack.has_segments)
     drawn = draw(pack.frozen, [8] * len(rows), range(len(rows)), **WHO)
     with torch.no_grad():
         ours = forward(pack.frozen, pack.state.lanes(), batch, drawn)

@@ -1,7 +1,5 @@
 """Adapters merged at loading: every rule on paper, against the library, in any order, alone, killed and resumed."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 
@@ -15,6 +13,7 @@ from adapters_store import key_of
 from harness.study.cell import make_cell
 from harness.study.intermediates import weights_of
 from harness.training.batches import collate
+from harness.training.lanes.fit import batch_of
 from harness.training.lanes.forward import forward
 from harness.training.lanes.state import GATE, gates, parameter_names, stacked
 from harness.training.lanes.train import check_shapes, merge_of, merged, with_target
@@ -265,7 +264,7 @@ def test_the_gradient_of_a_weight_is_the_loss_s_slope():
     made, data = network().double(), part(8, seed=3)
     adapters = [{name: value.double() for name, value in own.items()} for own in intermediates(made, 3)[1:]]
     ready = gated(made, adapters, [0.7, 0.3], torch.float64)
-    batch = ready._batch([row[0] for row in data.rows], list(range(8)))
+    batch = batch_of(ready.frozen, [row[0] for row in data.rows], range(8), 1, has_segments=False)
 
     def loss():
         logits = forward(ready.frozen, ready.state.lanes(), batch, None)

@@ -1,7 +1,5 @@
 """An epoch on a device of its own: cuts of few shapes, rows that count for nothing, and work that is recorded."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import logging
@@ -139,7 +137,7 @@ def test_rows_that_fill_a_shape_add_nothing_to_loss_and_gradient(label, monkeypa
     for count in (3, 8):
         one = trainer(copy.deepcopy(made), intermediates(made, 2), label=label, dtype=torch.float32)
         own, (_, _, objective) = one._offloaded, one._offloaded._objective(data, 1)
-        sent, numbers = own._sent(data), [4, 0, 2]
+        sent, numbers = own._send(data), [4, 0, 2]
         inputs = Planned.inputs(Cut(numbers, count, 24), {row: row for row in numbers}, [[11, 12, 13]], 3.0, 3)
         own._cut(sent, objective, count, 24, inputs)
         found.append((own.optimizer.gradient.clone(), own._losses.clone()))
@@ -215,14 +213,11 @@ def test_what_cannot_be_recorded_or_repeats_something_else_is_done_as_it_stands(
         assert said in caplog.text
 
 
-def test_memory_that_runs_out_while_work_is_recorded_is_not_hidden():
+def test_only_cuda_records_and_memory_that_runs_out_meanwhile_is_not_hidden():
     def runs_out(body):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with pytest.raises(torch.OutOfMemoryError):
         Graphs(runs_out).run("key", torch.zeros(1), lambda inputs: None, [torch.zeros(1)])
-
-
-def test_only_cuda_records():
     assert offloaded.capturing(CPU) is None
     assert offloaded.capturing(DEVICE) is None

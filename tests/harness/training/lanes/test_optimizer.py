@@ -1,7 +1,5 @@
 """The optimizer of all lanes on one tensor, against one that goes from name to name: the same bits."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

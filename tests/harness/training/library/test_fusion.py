@@ -1,7 +1,5 @@
 """AdapterFusion: a layer by hand, equal attention as the mean of outputs, what trains and what does not, the record."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -77,7 +75,7 @@ def test_a_layer_gives_what_the_formula_says(column, trained):
     assert float(shares.std()) > 0.01, "attention differs by parent and token"
 
 
-def test_exactly_the_fusion_the_targets_adapter_and_its_head_are_trained(column, trained):
+def test_exactly_the_fusion_the_targets_adapter_and_its_head_are_trained_and_in_their_order(column, trained):
     store, cell = trained
     network, recipe = composed(cell, column.tiny, store), Recipe.of([cell])
     model.check_trainable(network, recipe, cell.label)
@@ -89,11 +87,6 @@ def test_exactly_the_fusion_the_targets_adapter_and_its_head_are_trained(column,
     next(iter(fusion_weights(network, 0).values())).requires_grad_(False)
     with pytest.raises(model.WrongComposition, match=r"adapter_fusion_layer\..* is not trained"):
         model.check_trainable(network, recipe, cell.label)
-
-
-def test_a_target_that_is_not_on_the_fusion_is_a_fault(column, trained):
-    store, cell = trained
-    network = composed(cell, column.tiny, store)
     names = library.parents(network)
     assert names == [f"parent-{task}" for task in PARENTS]
     for wrong in (Stack(names[0], "one"), Stack(Fuse(*names[:2], name=model.INTERMEDIATE), "one"), Fuse(*names)):
@@ -182,7 +175,7 @@ def test_the_same_cell_has_the_same_bytes_and_one_that_was_stopped_starts_again(
     assert content(column.run(again, [cell]), cell) == content(store, cell)
 
 
-def test_its_key_names_how_the_library_fuses_and_no_other_rule_s_does(column):
+def test_its_key_names_how_the_library_fuses_and_a_plan_counts_what_it_costs_and_keeps(column):
     cells = column.on_merges(fused={"rule": "fusion"}, mean={}, learned={"rule": "gated"})
     assert cells["fused"].spec["trainer"] == "library"
     assert cells["fused"].spec["library"]["fusion"] == FUSION
@@ -194,10 +187,6 @@ def test_its_key_names_how_the_library_fuses_and_no_other_rule_s_does(column):
         ["fused"],
         ["learned"],
     ]
-
-
-def test_a_plan_counts_what_it_costs_and_keeps(column):
-    cells = column.on_merges(fused={"rule": "fusion"}, mean={})
     system = system_of(cells["fused"].spec)
     assert system.way(cells["fused"].spec, 1) == "fusion"
     assert system.passes(cells["fused"].spec) == 2 + 3 * 7 / 12

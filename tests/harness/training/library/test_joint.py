@@ -1,7 +1,5 @@
 """One adapter trained on several tasks at once: by a plain loop, as a cell, its record and key, what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -113,7 +111,7 @@ def test_it_is_trained_as_a_plain_loop_over_batches_of_one_task_each_trains_it(c
     assert len(unmoved) == len(start) - len(expected)
 
 
-def test_parents_count_as_their_rows_do_and_each_has_its_score(trained):
+def test_parents_count_as_their_rows_do_and_what_is_saved_gives_the_stored_predictions_again(trained, column):
     store, cell = trained
     results = store.get(cell.key).results
     assert results["merge"]["weights"] == pytest.approx(dict.fromkeys(PARENTS, 1 / 3))
@@ -121,10 +119,6 @@ def test_parents_count_as_their_rows_do_and_each_has_its_score(trained):
     assert 1 <= results["merge"]["best_epoch"] <= 3
     assert results["intermediate_unchanged"] is True
     assert results["liveness"] > 0
-
-
-def test_what_is_saved_gives_the_stored_predictions_again(column, trained):
-    store, cell = trained
     recipe, network = Recipe.of([cell]), model.load_backbone(column.tiny)
     folder = store.open(cell.key, "adapter/intermediate/adapter.safetensors").parent
     model.add_intermediate(network, folder)

@@ -1,7 +1,5 @@
 """Input formats: what the encoder sees, and what is cut when a row is too long."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A backbone that reads on: what is masked, what is left out, that it learns, and that a kill changes no byte."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -15,10 +13,9 @@ from harness.training.pretraining import (
     IGNORED,
     Setting,
     corpus_of,
-    later_texts,
     masked,
     pretrain,
-    training_texts,
+    turns_of,
     windows_of,
 )
 from harness.training.tokenizer import load_tokenizer
@@ -152,21 +149,20 @@ def test_what_is_asked_otherwise_does_not_go_on_from_another_training(backbone, 
     assert steps[0] == 1
 
 
-def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, command):
+def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, printed):
     synthetic.write(tmp_path / "data", ["epitome"], rows=240, seed=1)
     splits = load(Registry.load().task("epitome_er"), tmp_path / "data")
-    later = {" ".join(text.casefold().split()) for text in later_texts(splits)}
+    later = {" ".join(text.casefold().split()) for text in turns_of((*splits.validation, *splits.test))}
     file = tmp_path / "texts.txt"
     file.write_text("\n".join([*texts(120), *sorted(later)[:5]]) + "\n")
     words = ("adapter", "pretrain", backbone.folder, "--data", tmp_path / "data", "--epochs", 1, "--max-tokens", 32)
-    code, out, _ = command(*words, "--texts", file, "--apart-from", "epitome_er", "--out", tmp_path / "a", "--json")
-    printed = json.loads(out)
-    assert code == 0
-    assert printed["left out"]["of later rows"] == 5
-    assert printed["texts"] + printed["held out"] == 120
-    code, out, _ = command(*words, "--task", "epitome_er", "--out", tmp_path / "b")
-    assert code == 0 and "perplexity" in out and "its head was new, so the first says little" in out
-    assert not {" ".join(text.casefold().split()) for text in training_texts(splits)} <= later
+    of_file = ("--texts", file, "--apart-from", "epitome_er", "--out", tmp_path / "a", "--json")
+    told = json.loads(printed(*words, *of_file))
+    assert told["left out"]["of later rows"] == 5
+    assert told["texts"] + told["held out"] == 120
+    out = printed(*words, "--task", "epitome_er", "--out", tmp_path / "b")
+    assert "perplexity" in out and "its head was new, so the first says little" in out
+    assert not {" ".join(text.casefold().split()) for text in turns_of(splits.train)} <= later
 
 
 @pytest.mark.parametrize(
@@ -180,10 +176,9 @@ def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, comm
         (["{folder}", "--texts", "{file}", "--epochs", "0", "--out", "{new}"], "epochs 0 is not a whole number from 1"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(backbone, tmp_path, command, words, line):
+def test_what_cannot_be_used_is_one_line(backbone, tmp_path, refused, words, line):
     for name, count in (("file", 120), ("few", 50)):
         (tmp_path / name).write_text("\n".join(texts(count)) + "\n")
     places = {name: str(tmp_path / name) for name in ("file", "few", "new")} | {"folder": str(backbone.folder)}
-    code, _, said = command("adapter", "pretrain", *(word.format(**places) for word in words))
-    assert code == 2 and line in said and len(said.splitlines()) == 1
+    assert line in refused("adapter", "pretrain", *(word.format(**places) for word in words))
     assert not (tmp_path / "new").exists()

@@ -1,7 +1,5 @@
 """Ids by the tokenizers library alone, held against what transformers makes of the same files and rows."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
