@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import csv
 import multiprocessing
-import random
 import resource
 import tempfile
 import time
@@ -105,14 +104,14 @@ def searched(rows: int) -> Callable[[], str]:
 
 def texts(rows: int) -> list[str]:
     """Texts of random words; the last of every ``COPIES_EVERY`` is the first with one word changed."""
-    rng = random.Random(SEED)
+    rng = lexicon.Draws(SEED)
     made: list[str] = []
     for index in range(rows):
         if index % COPIES_EVERY == COPIES_EVERY - 1:
             words = made[index + 1 - COPIES_EVERY].split()
-            words[-1] = lexicon.pick(rng, WORDS)
+            words[-1] = rng.pick(WORDS)
         else:
-            words = [lexicon.pick(rng, WORDS) for _ in range(rng.randint(*WORDS_OF_A_TEXT))]
+            words = [rng.pick(WORDS) for _ in range(rng.randint(*WORDS_OF_A_TEXT))]
         made.append(" ".join(words))
     return made
 

@@ -39,7 +39,6 @@ settings.load_profile("any machine")
 LONGEST = (
     "harness/cli/test_ratings_ask.py",
     "harness/run/test_kill.py",
-    "harness/systems/test_intents.py",
     "harness/systems/prompted/test_answers.py",
     "harness/scoring/probe/test_options.py",
     "analysis/gains/test_null_calibration.py",
@@ -207,3 +206,27 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
         return code, out, err
 
     return command
+
+
+@pytest.fixture
+def printed(command: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    """Run the command line in this process, which is to end well; returns what it prints."""
+
+    def printed(*arguments: object) -> str:
+        code, out, err = command(*arguments)
+        assert code == 0, err
+        return out
+
+    return printed
+
+
+@pytest.fixture
+def refused(command: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    """Run the command line in this process; returns the line that says why it did nothing."""
+
+    def refused(*arguments: object) -> str:
+        code, out, err = command(*arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        return err
+
+    return refused

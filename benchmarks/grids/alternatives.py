@@ -71,7 +71,7 @@ def alternatives(grid: Grid, grids: int = GRIDS, seed: int = SEED) -> Iterator[p
         noise = independent(grid, grids, rng) * grid.mask[..., None]  # the background drew it first
         for title, left in NOISES.items():
             quiet = gains - (1 - np.sqrt(left)) * noise
-            part = tests.kept.asked(SIGNED, quiet)
+            part = tests.kept.answer(SIGNED, quiet)
             rows += _both(title, background, name, part.ratio_p, part.guard.corrected)
         yield framed(pd.DataFrame(rows), ALTERNATIVES)
 
@@ -122,7 +122,7 @@ class Tests:
     def alarms(self, gains: Array) -> dict[str, Array]:
         """By test [grids], whether some construct has a p of at most .05."""
         kept, model = self.kept, self.kept.model
-        part = kept.asked(SIGNED, gains)
+        part = kept.answer(SIGNED, gains)
         contrasts = model.effects.estimated(gains / kept.unit(gains))
         p = {KEPT: part.ratio_p, PERMUTED: self._permuted(contrasts)}
         p |= {title: crossed.p(gains) for title, crossed in self.crossed.items()}
@@ -130,7 +130,7 @@ class Tests:
         guarded = {title: (own, part.guard.corrected) for title, own in p.items()}
         guarded |= variants(kept, part, contrasts, self.nulls)
         for title, count in REMOVED.items():
-            again = kept.asked(SIGNED, without_products(kept.grid, gains, count))
+            again = kept.answer(SIGNED, without_products(kept.grid, gains, count))
             guarded[title] = again.ratio_p, again.guard.corrected
         both = {title: np.maximum(own, guard) for title, (own, guard) in guarded.items()}
         both |= {f"{title}, {ALONE}": own for title, (own, _) in guarded.items()}

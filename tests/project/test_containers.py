@@ -1,7 +1,5 @@
 """The container recipes, as far as they can be read without building them: no image can be pulled in these tests."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -105,16 +103,7 @@ def test_what_is_copied_is_enough_to_build_the_project(tmp_path):
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*command, "--wheel-dir", tmp_path / "dist", tmp_path], check=True, capture_output=True)
     [wheel] = (tmp_path / "dist").glob("*.whl")
-    listed = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(wheel)!r}); import harness; print(harness.__file__)",
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path / "dist",
-    )
+    code = f"import sys; sys.path.insert(0, {str(wheel)!r}); import harness; print(harness.__file__)"
+    apart = {"capture_output": True, "text": True, "cwd": tmp_path / "dist"}
+    listed = subprocess.run([sys.executable, "-P", "-c", code], check=True, **apart)
     assert listed.stdout.startswith(str(wheel))

@@ -1,7 +1,5 @@
 """What the demo promises, read from the results of a finished `make demo` (EMPATHY_DEMO names their folder)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every command of the field note parses, and prints what is quoted below it."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

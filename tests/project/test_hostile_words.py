@@ -1,7 +1,5 @@
 """Words of others on their way to people: terminals, pages, figures and spreadsheets take no commands from them."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -13,7 +11,7 @@ import pytest
 from analysis.manuscript.frames import stored_study
 from analysis.manuscript.layout import VENUES
 from analysis.manuscript.paper import write_paper
-from analysis.page.document import embedded
+from analysis.page.document import embed
 from analysis.page.parts import plain_block
 from analysis.report import report
 from analysis.sections.blocks import Bullets, Heading, Picture, Section, Table, Text, markdown, plain, table
@@ -131,7 +129,7 @@ def test_markdown_shows_words_of_others_and_does_nothing_else(text):
 def test_the_page_of_html_shows_the_words_themselves():
     assert plain_block(Text(LIVE)) == {"kind": "text", "runs": [[LIVE, False]]}
     assert plain_block(Table(["head"], [[LIVE]]))["rows"] == [[LIVE]]
-    assert "\u202e" not in embedded({"title": COMMANDS})
+    assert "\u202e" not in embed({"title": COMMANDS})
 
 
 def test_a_report_of_hostile_titles_is_dead_and_whole(tmp_path):

@@ -1,11 +1,8 @@
 """What is installed: packages, data files, pinned versions and their hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -15,25 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, SETUPTOOLS = PYPROJECT["project"], PYPROJECT["tool"]["setuptools"]
 TOP = ("adapters_store", "analysis", "harness", "tasks")
-FOLDERS = {*TOP, "tests", "benchmarks", "docs", ".ci", "containers"}
-FILES = {
-    ".dockerignore",
-    ".gitignore",
-    ".pre-commit-config.yaml",
-    "CHANGELOG.md",
-    "CITATION.cff",
-    "CONTRIBUTING.md",
-    "LICENSE",
-    "Makefile",
-    "NOTICE",
-    "README.md",
-    "SECURITY.md",
-    "constraints.txt",
-    "lock-cuda.txt",
-    "lock.txt",
-    "mkdocs.yml",
-    "pyproject.toml",
-}
 
 
 def dotted(folder):
@@ -68,15 +46,6 @@ def test_every_data_file_is_shipped_and_every_pattern_ships_something():
     assert data - set().union(*shipped.values()) == set()
     empty = {pattern for (_, pattern), found in shipped.items() if not found}
     assert empty <= {"*-results.tar.xz"}  # a finished study's, of which there may be none
-
-
-def test_the_repository_has_no_other_top_level_entries():
-    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if listing.returncode:
-        pytest.skip("not a git checkout")
-    names = listing.stdout.splitlines()
-    assert {name.split("/")[0] for name in names if "/" in name} <= FOLDERS
-    assert {name for name in names if "/" not in name} <= FILES
 
 
 def test_the_console_command_exists():

@@ -1,7 +1,5 @@
 """Private data: what the store, the reports and the messages never say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

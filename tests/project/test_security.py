@@ -1,7 +1,5 @@
 """What the project promises about safety: no code from data, and no path that leads out of its folder."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ The sums that no change goes over without lowering something else are in weight.
 Python file of the four packages, a test line one of tests.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from pathlib import Path

@@ -1,19 +1,15 @@
 """The benchmarks: what is timed is what is trained, and figures are those of hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json
 from collections import Counter
-from importlib.util import find_spec
 
 import pandas as pd
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks import machine
 from benchmarks.grids import bootstrap
 from benchmarks.steps import cost, cut_shapes, engines, gpu, share
 from benchmarks.steps.columns import columns
@@ -64,12 +60,6 @@ def test_a_missing_requirement_of_the_peer_is_named_with_the_command_to_type(mon
         engines.main([*TINY, "--ways", "trainer-dynamic", "lanes"])
 
 
-def test_lengths_have_the_mean_that_was_asked_for():
-    lengths = [len(windows[0].ids) for windows in rows(Shape(1, 32, 1, 40), 100, seed=0).rows]
-    assert sum(lengths) / len(lengths) == pytest.approx(40, rel=0.05)
-    assert max(lengths) <= 512
-
-
 def test_the_grid_has_the_paper_s_columns():
     grid = {column.target: column for column in columns()}
     assert len(grid) == 18
@@ -109,10 +99,6 @@ def test_a_column_needs_files_or_the_word_that_they_are_made_up(monkeypatch):
     monkeypatch.delenv("EMPATHY_DATA", raising=False)
     with pytest.raises(SystemExit, match="EMPATHY_DATA"):
         cells.main([])
-
-
-def test_a_machine_is_described_by_what_moves_its_figures():
-    assert {"processor", "cores", "load", "torch", "adapters"} <= set(machine.described())
 
 
 def test_spreads_of_precision_are_those_of_hand():
@@ -177,18 +163,6 @@ def test_the_gpu_script_writes_every_figure_without_nan(capsys):
         assert row["planned_bytes"] > 0
 
 
-def test_adapter_trainer_s_step_is_timed_in_the_same_run_and_held_against_a_cell_s(capsys):
-    gpu.main(["--device", "cpu", "--tiny", "--steps", "1", "--only", "condolence", "--precision", "fp32"])
-    printed = capsys.readouterr().out
-    assert "AdapterTrainer: ms/step  times" in printed
-    timed = [line for line in printed.splitlines() if line.startswith("condolence")]
-    assert len(timed) == 2
-    if find_spec("accelerate"):
-        assert all(line.split("|")[0].rstrip().endswith("x") for line in timed)
-    else:
-        assert all("not run: no accelerate" in line for line in timed)
-
-
 def test_a_cell_s_ratio_is_the_trainer_s_step_over_a_lane_s_share():
     fields = {field.name: 1.0 for field in dataclasses.fields(gpu.Measured)}
     one = gpu.Measured(**fields | {"step_seconds": 0.5, "lanes": 10, "cell_steps_a_second": 20.0})
@@ -234,15 +208,6 @@ def test_the_products_are_those_that_a_step_asks_of_onednn(left_out):
     with Counted() as counted:
         step()
     asked = list(share.products(shape, share.cuts_of(part, "fp32")))
-    assert counted.products == Counter((one.rows, one.inner, one.outer) for one in asked)
-
-
-@NEEDS_ONEDNN
-def test_the_products_alone_are_as_many_and_of_the_same_shapes():
-    asked = list(share.products(Shape(2, 32, 3, 8), [(2, 8), (1, 16)]))
-    compute = share.replay(asked, "fp32")
-    with Counted() as counted:
-        compute()
     assert counted.products == Counter((one.rows, one.inner, one.outer) for one in asked)
 
 

@@ -1,7 +1,5 @@
 """What costs grow with, and how a large study is made."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -11,7 +9,6 @@ import pytest
 import torch
 
 from analysis.gains.gains import gains
-from analysis.results.results import Results
 from benchmarks.grids import scale
 from benchmarks.grids.synthetic_study import NAME, build
 from benchmarks.steps import cost
@@ -80,12 +77,6 @@ def test_every_pair_of_a_synthetic_study_has_a_gain_over_all_seeds(store):
     assert np.isfinite(frame.points).all()
 
 
-def test_its_tasks_have_ratings_that_the_analysis_reads(store):
-    manifest = store.manifest(NAME)
-    (results,) = Results.by_setting(store, manifest, gains(store, manifest, draws=50)).values()
-    assert results.ratings.groupby("task").size().tolist() == [6] * 4
-
-
 def test_exponents_are_the_slopes_of_the_logarithms():
     sizes = [10, 20, 40]
     rows = [{"part": "gains", "tasks": n, "seeds": 1, "cpu_seconds": 3.0 * n**2} for n in sizes]
@@ -101,12 +92,6 @@ def test_a_part_that_fails_costs_nothing_that_is_known_and_says_why(tmp_path, ca
 
 def test_a_part_that_lasts_too_long_is_given_up(tmp_path):
     assert np.isnan(scale.spent([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, 0).seconds)
-
-
-def test_the_growth_is_drawn(tmp_path):
-    rows = [{"part": "gains", "tasks": n, "seeds": 1, "cpu_seconds": n, "seconds": n, "megabytes": n} for n in (3, 9)]
-    scale.draw(pd.DataFrame(rows), tmp_path / "scale.svg")
-    assert (tmp_path / "scale.svg").read_text().startswith("<?xml")
 
 
 def test_what_the_file_holds_is_not_measured_again(tmp_path, monkeypatch):

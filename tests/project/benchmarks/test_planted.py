@@ -1,7 +1,5 @@
 """The benchmark of planted effects: what it trains, and how it counts what came out."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

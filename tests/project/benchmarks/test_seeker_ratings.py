@@ -1,7 +1,5 @@
 """Marks and closing ratings of ESConv: which turns they rate, what is left out, and that no text comes along."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The scripts of CI: which long tests begin, and what the audit of packages says."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """docs/check.py: sixty lines that recompute an archive's numbers without this project, and find what was altered."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -1,7 +1,5 @@
 """The page of the full grid says what its commands print, as far as they print it without data or a GPU."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

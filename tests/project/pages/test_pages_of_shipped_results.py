@@ -1,7 +1,5 @@
 """Pages about studies whose results come with the package quote the numbers of these results, and no others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

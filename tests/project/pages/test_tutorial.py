@@ -1,7 +1,5 @@
 """The tutorial notebook runs from its first cell to its last, and ends where it says it does."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

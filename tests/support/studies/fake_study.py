@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -100,35 +101,39 @@ def fake_study(
     adds fields to a cell's spec by its target and role, and ``study`` to the resolved study.
     """
     store, cells = Store(root), []
-    for task in tasks:
-        for setting in settings:
-            for seed in baseline_seeds or seeds:
-                lanes: list[tuple[str, str | None]] = [("baseline", None), *((role, None) for role in references)]
-                if seed in seeds:
-                    lanes += [("transfer", other.id) for other in tasks if other.id != task.id]
-                    lanes += [(role, BELOW.get(role, task.id)) for role in controls]
-                    lanes += [("merged", row) for row in merged or {}]
-                for role, intermediate in lanes:
-                    is_pair = role in ("baseline", "transfer", "merged")
-                    pair = (intermediate if is_pair else role, task.id)
-                    spec = _spec(task, intermediate, seed, setting, (versions or {}).get(pair, 1))
-                    spec |= ({} if is_pair else {"role": role}) | dict(spec_of(task.id, role))
-                    of_merge = {"merge": RECIPE | dict((merged or {})[intermediate])} if role == "merged" else {}
-                    spec |= of_merge
-                    cells.append({"key": key_of(spec), "intermediate": intermediate, "target": task.id})
-                    cells[-1] |= {"seed": seed, "setting": setting, "role": role, **of_merge}
-                    if pair not in absent:
-                        noise = 0.1 if pair in helpful else 1.0
-                        logits = _logits(task, pair, seed, 0.0 if pair in constant else noise)
-                        logits = -logits if pair in turned else logits
-                        alive = None if intermediate is None else (liveness or {}).get(seed, 0.3)
-                        of_pair = list((flags or {}).get(pair, ()))
-                        height = (validation or {}).get(pair, 0.5)
-                        best = (best_epoch or {}).get((pair, seed), 2)
-                        _put(store, task, spec, logits, of_pair, history, cut or CUT, alive, height, best)
-                for name in systems:
-                    height, marked = (validation or {}).get((name, task.id), 0.5), (absent, helpful, constant)
-                    cells.append(_put_system(store, task, name, seed, setting, history, marked, height))
+
+    def keep(task: FakeTask, pair: Pair, spec: dict[str, Any], row: Mapping[str, Any], **facts: Any) -> None:
+        """Add a cell's row to the manifest, and its record to the store unless it is absent."""
+        own = {name: spec[name] for name in ("intermediate", "target", "seed", "setting")}
+        cells.append({"key": key_of(spec), **own, **row})
+        if pair not in absent:
+            noise = 0.0 if pair in constant else 0.1 if pair in helpful else 1.0
+            logits = _logits(task, pair, spec["seed"], noise)
+            height = (validation or {}).get(pair, 0.5)
+            _put(store, task, spec, -logits if pair in turned else logits, history, validation=height, **facts)
+
+    for task, setting, seed in product(tasks, settings, baseline_seeds or seeds):
+        lanes: list[tuple[str, str | None]] = [("baseline", None), *((role, None) for role in references)]
+        if seed in seeds:
+            lanes += [("transfer", other.id) for other in tasks if other.id != task.id]
+            lanes += [(role, BELOW.get(role, task.id)) for role in controls]
+            lanes += [("merged", row) for row in merged or {}]
+        for role, intermediate in lanes:
+            is_pair = role in ("baseline", "transfer", "merged")
+            pair = (intermediate if is_pair else role, task.id)
+            spec = _spec(task, intermediate, seed, setting, (versions or {}).get(pair, 1))
+            spec |= ({} if is_pair else {"role": role}) | dict(spec_of(task.id, role))
+            of_merge = {"merge": RECIPE | dict((merged or {})[intermediate])} if role == "merged" else {}
+            facts = {
+                "flags": list((flags or {}).get(pair, ())),
+                "cut": cut or CUT,
+                "liveness": None if intermediate is None else (liveness or {}).get(seed, 0.3),
+                "best_epoch": (best_epoch or {}).get((pair, seed), 2),
+            }
+            keep(task, pair, spec | of_merge, {"role": role, **of_merge}, **facts)
+        for name in systems:
+            of_system = {"system": name, "role": "system"}
+            keep(task, (name, task.id), _system_spec(task, name, seed, setting), of_system)
     manifest = {
         "schema": 1,
         "name": "fake",
@@ -159,11 +164,12 @@ def _put(
     task: FakeTask,
     spec: dict[str, Any],
     logits: np.ndarray,
-    flags: list[str],
     history: Sequence[Any],
-    cut: Mapping[str, int],
-    liveness: float | None,
-    validation: float = 0.5,
+    *,
+    validation: float,
+    flags: Sequence[str] = (),
+    cut: Mapping[str, int] | None = None,
+    liveness: float | None = None,
     best_epoch: int = 2,
 ) -> None:
     test = task.test().drop(columns="truth")
@@ -190,7 +196,7 @@ def _put(
         "liveness": liveness,
         "intermediate_unchanged": None if spec["intermediate"] is None else True,
         "trainable_parameters": 1000,
-        "flags": flags,
+        "flags": list(flags),
         **({"folds": [{}] * task.folds} if task.folds else {}),
     }
     provenance = {"created": "2024-01-01T00:00:00+00:00", "host": "here", "device": "cpu", "wall_seconds": 1.5}
@@ -214,25 +220,6 @@ def _system_spec(task: FakeTask, name: str, seed: int, setting: str) -> dict[str
     spec = {"schema": 2, "system": name, "version": 1, "config": {}, "role": "system", "target": task.id}
     spec |= {"intermediate": None, "intermediate_key": None, "seed": seed, "setting": setting}
     return {**spec, "splits_hash": "0" * 64, "metric": task.metric}
-
-
-def _put_system(
-    store: Store,
-    task: FakeTask,
-    name: str,
-    seed: int,
-    setting: str,
-    history: Sequence[Any],
-    marked: tuple[Collection[Pair], Collection[Pair], Collection[Pair]],
-    validation: float,
-) -> dict[str, Any]:
-    """The manifest's row of a system's cell, whose record is stored unless it is absent."""
-    spec, pair, (absent, helpful, constant) = _system_spec(task, name, seed, setting), (name, task.id), marked
-    if pair not in absent:
-        noise = 0.1 if pair in helpful else 0.0 if pair in constant else 1.0
-        _put(store, task, spec, _logits(task, pair, seed, noise), [], history, {}, None, validation)
-    row = {"key": key_of(spec), "intermediate": None, "target": task.id, "system": name}
-    return {**row, "seed": seed, "setting": setting, "role": "system"}
 
 
 def _study(tasks: Sequence[FakeTask], seeds: Sequence[int], settings: Sequence[str]) -> dict[str, Any]:

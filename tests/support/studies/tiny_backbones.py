@@ -5,18 +5,13 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import (
-    BertConfig,
-    BertModel,
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
     BertTokenizerFast,
-    CamembertConfig,
-    CamembertForMaskedLM,
     CamembertTokenizerFast,
     PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaModel,
     RobertaTokenizerFast,
-    XLMRobertaConfig,
-    XLMRobertaModel,
     XLMRobertaTokenizerFast,
 )
 
@@ -38,17 +33,13 @@ def tiny_backbone(folder: Path, kind: str, tokens: int = 128) -> Path:
     makers = {"bert": _wordpiece, "roberta": _byte_pairs, "xlm-roberta": _unigram, "camembert": _camembert}
     tokenizer = makers[kind]()
     tokenizer.save_pretrained(folder)
-    if kind == "bert":
-        network = BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=tokens, **SHAPE))
-    elif kind == "camembert":  # published with the head that guesses words, and with these special tokens
-        shape = SHAPE | {"pad_token_id": 1, "bos_token_id": 5, "eos_token_id": 6, "type_vocab_size": 1}
-        config = CamembertConfig(vocab_size=len(tokenizer), max_position_embeddings=tokens + 2, **shape)
-        network = CamembertForMaskedLM(config)
-    else:
-        shape = SHAPE | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
-        classes = (RobertaConfig, RobertaModel) if kind == "roberta" else (XLMRobertaConfig, XLMRobertaModel)
-        network = classes[1](classes[0](vocab_size=len(tokenizer), max_position_embeddings=tokens + 2, **shape))
-    network.save_pretrained(folder)
+    begins, ends = (5, 6) if kind == "camembert" else (0, 2)
+    special = {"pad_token_id": 1, "bos_token_id": begins, "eos_token_id": ends, "type_vocab_size": 1}
+    shape = SHAPE | ({} if kind == "bert" else special)
+    positions = tokens if kind == "bert" else tokens + 2
+    config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), max_position_embeddings=positions, **shape)
+    # CamemBERTs are published with the head that guesses words
+    (AutoModelForMaskedLM if kind == "camembert" else AutoModel).from_config(config).save_pretrained(folder)
     return folder
 
 

@@ -87,18 +87,6 @@ def fitted(made, lanes, data, **options):
     return {name: value.detach() for name, value in one.state.trained.items()}
 
 
-def loaded(folder, data, count):
-    """The logits of the first rows, by themselves, in a network that loads the adapter ``t`` of a folder."""
-    made = network()
-    made.delete_adapter("t")
-    made.delete_head("t")
-    made.load_adapter(str(folder), use_safetensors=True, set_active=True)
-    made.eval()
-    with torch.no_grad():
-        rows = [made(input_ids=torch.tensor([windows[0].ids]), head="t").logits[0] for windows in data.rows[:count]]
-    return torch.stack(rows).numpy()
-
-
 @dataclass
 class Alone:
     """One cell that the library trains alone: its weights under our names, and the model."""
