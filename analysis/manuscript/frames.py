@@ -28,7 +28,7 @@ from analysis.results.results import ROWS, Results
 from analysis.results.study_results import StudyResults
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.gains import WAYS
-from analysis.sections.importance import Progress, paper_tables
+from analysis.sections.importance import Progress, declared, paper_tables
 from analysis.tables import write_csv
 from tasks.errors import BadInput
 from tasks.registry import Registry
@@ -148,6 +148,8 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list
     """
     _, sections = all_answers(subject.question, "guarded", progress)
     frames = paper_tables(subject.question) | {name: frame for part in sections for name, frame in part.frames.items()}
+    if subject.stored and (asked := declared(subject.stored, subject.question, frames["mixed_slopes"])):
+        frames |= asked.frames
     figures = [*(figures_of(subject.stored) if subject.stored else ()), *paper_figures(subject.question)]
     figures = [figure for figure in figures if figure.caption]
     further = {**{figure.name: figure.frame for figure in figures}, **_further(subject)}

@@ -93,9 +93,12 @@ POWERS = dict.fromkeys(("standard_error", "visible", "visible_in_grid"), "points
 SLOPES = dict.fromkeys(("slope", "low", "high", "detectable"), "rating")
 REGRETS = {"regret_1": "points", "regret_1_chance": "points", "tau": "alpha", "p_corrected": "p"}
 CONTRASTS = {"difference": "points", "by_chance": "points", "p": "p", "p_max": "p"}
+ANSWERS = {**dict.fromkeys(("estimate", "low", "high", "smallest"), "rating"), "p_corrected": "p"}
 IMPORTANCES = dict.fromkeys(("importance", "sd"), "importance")
 SIZES = dict.fromkeys(("n_train", "n_validation", "n_test", "n_labels"), "count")
 QUOTED = (
+    quoted_of("declared_questions", "Declared", "question part", **ANSWERS, units="count"),
+    quoted_of("declared_without", "Without", "question part without", **ANSWERS),
     quoted_of("learned", "Learned", TARGET, **BELOW),
     quoted_of("corrections", "Left", "way", gains="count", harms="count"),
     quoted_of("alone", "Alone", TARGET, **SCORES, floor="score", n_test="count", n_groups="count"),

@@ -158,6 +158,21 @@ def slopes(frames: NamedFrames) -> Iterator[Float]:
     yield in_print("slopes", text, frame, columns)
 
 
+def declared(frames: NamedFrames) -> Iterator[Float]:
+    """The answers to the questions that the study declared."""
+    if "declared_questions" in frames:
+        columns = (
+            *(Column("question", "question"), Column("part", "part")),
+            *(Column("estimate", "estimate", "rating"), Column("95 % interval", ("low", "high"), "rating")),
+            *(Column("p", "p_corrected", "short p"), Column("visible", "smallest", "rating")),
+        )
+        text = (
+            "Declared questions, in points: p is corrected for the parts of a question; visible: what would have been"
+            " seen in 80 % of such studies."
+        )
+        yield in_print("questions", text, frames["declared_questions"], columns, is_grouped=True)
+
+
 def importances(frames: NamedFrames) -> Iterator[Float]:
     """What each feature is worth by the paper's procedure, where that was computed."""
     fitted = frames.get("figure-2-importances")
@@ -226,6 +241,7 @@ def tables(frames: NamedFrames, banner: str) -> list[Float]:
     """Every table that the frames have rows for; ``banner`` stands before each caption."""
     titles = frames["data_sets"].set_index("task").title
     made = [
+        *declared(frames),
         *best_and_worst(frames, titles),
         *scores(frames, titles),
         *alone(frames, titles),

@@ -12,6 +12,9 @@ from analysis.importance import questions
 from analysis.importance.grid import UNDECLARED
 from analysis.importance.question import of_study
 from analysis.importance.questions import Rectangle, answers
+from analysis.manuscript.frames import read_data, stored_study, write_data
+from analysis.manuscript.paper import numbers
+from analysis.manuscript.tables import tables
 from analysis.results.results import Results
 from analysis.results.study_results import StudyResults
 from analysis.sections.blocks import markdown
@@ -243,6 +246,17 @@ def test_a_page_answers_what_its_study_declared_and_no_other_question(study, tmp
     assert questions.QUESTIONS["pair"] in text and "cannot be answered: not measured for every pair" in text
     assert set(section.frames["declared_without"].without) == {"x", "y", "z"}
     assert declared(study, replace(asked, primary=UNDECLARED), None) is None
+
+
+def test_a_manuscript_prints_every_answer_and_names_its_numbers(study, tmp_path):
+    write_data(stored_study(study.store, study.manifest), tmp_path)
+    frames = read_data(tmp_path)
+    answered = frames["declared_questions"].set_index("part")
+    (table,) = [table for table in tables(frames, "") if table.name == "questions"]
+    assert [row[1] for row in table.rows] == list(answered.index)
+    macros = {number.macro: number.printed for number in numbers(frames)}
+    assert macros["DeclaredSmallestFamilySameFamily"] == f"{answered.smallest['same family']:.2f}"
+    assert macros["DeclaredEstimateAlikeSimilarityOfWeights"] == macros["WithoutLowFamilySameThemeY"] == ""
 
 
 def test_every_declared_name_is_a_question():
