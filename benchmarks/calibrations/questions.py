@@ -23,7 +23,7 @@ from analysis.tables import write_csv
 from harness.study.file import load_study
 from tasks.registry import Registry
 
-STUDY = Path(__file__).parents[1] / "studies" / "wide.toml"
+STUDY = "wide"
 GRIDS, SEED = 1000, 20_261_128
 NOISE, RUNS, ROLES, PAIRS = 1.2, 1.5, 1.5, 1.0  # points: items of a gain, runs of a cell, tasks, pairs
 PLANTED = {"unrelated": 2.5, "controls": 2.0, "alike": 0.8, "family": 2.0, "pair": 1.0}
@@ -52,9 +52,9 @@ BACKGROUNDS = {
 }
 
 
-def tasks_of(path: Path = STUDY) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, str], dict[str, str]]:
+def tasks_of() -> tuple[tuple[str, ...], tuple[str, ...], dict[str, str], dict[str, str]]:
     """Intermediates, targets, and family and theme by task, of a study."""
-    study, registry = load_study(str(path)), Registry.load()
+    study, registry = load_study(STUDY), Registry.load()
     tasks = [registry.task(name) for name in study.tasks]
     intermediates = tuple(task.id for task in tasks if task.role in ("both", "intermediate"))
     targets = tuple(name for name in intermediates if not study.targets or name in study.targets)
