@@ -1,5 +1,6 @@
 """Ratings: several files merge, gaps stay gaps, and strangers are never compared."""
 
+import codecs
 import csv
 import json
 
@@ -63,6 +64,7 @@ def test_a_sheet_that_was_filled_in_is_a_file_of_ratings(tmp_path, capsys):
     sheet = tmp_path / "ratings-C.csv"
     assert str(sheet) in capsys.readouterr().out
     assert ratings([sheet]) == ratings()
+    assert sheet.read_bytes().startswith(codecs.BOM_UTF8), "else spreadsheets take it for another encoding"
     rows = list(csv.DictReader(sheet.open(encoding="utf-8-sig", newline="")))
     write_rows(sheet, [{**row, "value": "3"} for row in rows[:-1]])
     assert len(ratings([sheet])) - len(ratings()) == len(rows) - 1

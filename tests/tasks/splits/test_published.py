@@ -1,6 +1,7 @@
 """As-published splits: ids where a file gives them, published shares where none does, leaks kept and named."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -151,3 +152,11 @@ def test_a_bad_published_table_is_one_clear_error(data, published, message):
 def test_an_unknown_kind_of_split_is_refused(data):
     with pytest.raises(BadInput, match="'dirty' is not one of clean, as-published"):
         load(a_task(), data, "dirty")
+
+
+def test_ids_of_raw_columns_name_rows_of_a_second_file_whose_rows_are_counted_on(data):
+    (data / "more.csv").write_text("post,group,text,label\np300,g60,the same,1\n")
+    keys = {"key": ("post", "author"), "rows": ("post", "group")}
+    ids = write_ids(data / "ids", "post,author,split\np1,g0,train\np7,g1,val\np300,g60,test\n")
+    task = replace(a_task(keys), files=("toy.csv", "more.csv"), columns={"text": "text", "group": "group"})
+    assert ids_of(load(task, data, "as-published", ids)) == [{"1"}, {"7"}, {"300"}]
