@@ -14,7 +14,7 @@ from harness.sharing.stored import open_study
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 QUOTED = Path(__file__).parent / "quoted"  # of a page, which number of its study stands where, in order
-PAGES = {"reference": "what-transfers", "reference-systems": "systems-beside-adapters"}
+PAGES = {"wide": "what-transfers", "reference-systems": "systems-beside-adapters"}
 SETTINGS = {  # of studies and of tests, by page
     "what-transfers": {"6", "384", "24", "16", "128", "400", "100", "500", "4", "2e-3", "95", ".05", "0"},
     "systems-beside-adapters": {"24", "400", "4", "10", "2e-3", "95"},
@@ -51,7 +51,7 @@ def test_every_number_of_a_page_is_one_of_its_study_or_a_setting(study, page, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", PAGES)
+@pytest.mark.parametrize("study", ["reference", *PAGES])
 def test_a_shipped_archive_is_what_its_records_give_today_to_the_last_sentence_of_its_report(
     study, tmp_path, monkeypatch, capsys
 ):
