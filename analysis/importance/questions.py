@@ -399,7 +399,7 @@ def layout_of(
     tasks: pd.DataFrame,
 ) -> Rectangle:
     """The layout of a stored study in the full setting; ``tasks`` has the columns of ``Results.tasks``."""
-    full = gains[gains.setting == "full"]
+    full = gains[(gains.setting == "full") & gains.points.notna()]  # a target without a gain is no target yet
     intermediates, targets = (tuple(dict.fromkeys(full[role])) for role in ("intermediate", "target"))
     is_r = full.metric == "pearson_r"
     points = full.points.where(~is_r, 100 * full.fisher_z)
@@ -441,7 +441,9 @@ def _halves(store: Store, manifest: Manifest, intermediates: Sequence[str], targ
         return np.empty((0, 2, len(seeds), len(intermediates), len(targets)))
     halves = np.full((SPLITS, 2, len(seeds), len(intermediates), len(targets)), np.nan)
     for column in columns(store, cells, draws=SPLITS, seed=SEED, scored=_scored_halves):
-        for lane, position in column.lanes.items():
+        for lane, position in column.lanes.items() if column.target in targets else ():
+            if str(lane.intermediate) not in intermediates:
+                continue
             where = seeds.index(lane.seed), intermediates.index(str(lane.intermediate)), targets.index(column.target)
             halves[:, :, *where] = column.draws[:, position].reshape(SPLITS, 2)
     return halves

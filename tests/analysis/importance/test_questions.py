@@ -224,6 +224,15 @@ def test_a_stored_study_is_laid_out_with_its_scores_on_halves_of_the_test_groups
     assert np.ptp(known.halves[..., i, j]) > 1
 
 
+def test_tasks_that_have_no_gain_yet_are_no_targets_and_no_intermediates(study):
+    tasks = Results.from_gains(study.store, study.manifest, study.gains, "full").tasks
+    gains = study.gains.assign(points=study.gains.points.mask(study.gains.target == "ccc"))
+    gains.loc[gains.intermediate == "bb", "points"] = np.nan
+    known = questions.layout_of(study.store, study.manifest, gains, study.controls, study.similarities, tasks)
+    assert "ccc" not in known.targets and "bb" not in known.intermediates
+    assert known.points.shape == (4, 4) and known.halves.shape[-2:] == (4, 4)
+
+
 def test_the_scores_of_halves_are_those_of_whole_groups():
     labels, decided = np.array([0, 0, 1, 1, 2, 2, 0, 1]), np.array([[0, 1, 1, 1, 2, 0, 0, 2]])
     groups = questions.Groups.of(["a", "a", "b", "b", "c", "c", "d", "d"])
