@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harness.training.lanes.frozen import Frozen, Layer, Norm, multiplied, multiplied_onto
-from harness.training.lanes.masks import Masks
+from harness.training.lanes.frozen import AllTokens, Frozen, Layer, Norm, multiplied, multiplied_onto
+from harness.training.lanes.masks import Masks, passes_on
 
 # The adapters of many lanes in one layer, with their gradients written out: few passes over what lanes hold.
 
@@ -125,6 +127,10 @@ class Lanes:
         """K."""
         return int(self.heads.out.shape[0])
 
+    def banks(self, depth: int) -> list[Bottleneck]:
+        """The adapters of a layer in their order."""
+        return [banks[depth] for banks in (self.intermediates, self.targets) if banks and depth in banks]
+
     def to(self, dtype: torch.dtype) -> Lanes:
         """The adapters in the encoder's precision; the heads, which are small, stay in the precision of training."""
         intermediates = None if self.intermediates is None else _in(self.intermediates, dtype)
@@ -148,8 +154,11 @@ def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks
     exact = torch.promote_types(hidden.dtype, torch.float32)
     hidden_from = torch.zeros(attention_mask.shape, dtype=exact, device=attention_mask.device)
     hidden_from = hidden_from.masked_fill(attention_mask == 0, torch.finfo(hidden_from.dtype).min)[:, None, None, :]
-    for depth, layer in enumerate(frozen.layers):
-        hidden = _block(frozen, layer, lanes, depth, hidden, hidden_from, masks)
+    if (kernels := passes_on(hidden.device)) is not None:
+        hidden = _through(kernels, frozen, lanes, hidden, hidden_from, masks)
+    else:
+        for depth, layer in enumerate(frozen.layers):
+            hidden = _block(frozen, layer, lanes, depth, hidden, hidden_from, masks)
     return lanes.heads(hidden[:, :, 0].to(lanes.heads.dense.dtype), None if masks is None else masks.head)
 
 
@@ -157,18 +166,37 @@ def _block(
     frozen: Frozen, layer: Layer, lanes: Lanes, depth: int, hidden: Tensor, hidden_from: Tensor, masks: Masks | None
 ) -> Tensor:
     """One layer, ``[K or 1, b, t, d]`` to ``[K, b, t, d]``, of the last layer ``[K, b, 1, d]``."""
-    attended = layer.attention(hidden, hidden_from, masks.attention[depth] if masks else None)
+    of_scores, of_attended, of_output = masks.of(depth) if masks else (None, None, None)
+    attended = layer.attention(hidden, hidden_from, of_scores)
     hidden = hidden[:, :, : attended.shape[2]]
     scale = masks.scale if masks else 1.0
-    hidden = layer.attention_norm(
-        added(hidden, layer.attended(attended), masks.attended[depth] if masks else None, scale)
-    )
-    output = layer.down(frozen.activation(layer.up(hidden)))
-    total = added(hidden, output, masks.output[depth] if masks else None, scale)
-    for banks in (lanes.intermediates, lanes.targets):
-        if banks and depth in banks:
-            total = banks[depth](total, layer.output_norm)
+    hidden = layer.attention_norm(added(hidden, layer.attended(attended), of_attended, scale))
+    total = added(hidden, layer.down(frozen.activation(layer.up(hidden))), of_output, scale)
+    for bank in lanes.banks(depth):
+        total = bank(total, layer.output_norm)
     return layer.output_norm(total)
+
+
+def _through(
+    by: ModuleType, frozen: Frozen, lanes: Lanes, normed: Tensor, hidden_from: Tensor, masks: Masks | None
+) -> Tensor:
+    """All layers by the kernels of ``passes``, each sum with the norm after it: to rounding what ``_block`` makes."""
+    scale, of_attention = (masks.scale, masks.attention_scale) if masks else (1.0, 1.0)
+    added, again = by.AddedAndNormed.apply, normed  # the norm for the next sum, as ``normed`` is for the next product
+    for depth, layer in enumerate(frozen.layers):
+        of_scores, of_attended, of_output = masks.of(depth) if masks else (None, None, None)
+        softmax = [partial(by.softmax, of_attention)] if isinstance(layer.attention, AllTokens) else []
+        attended = layer.attended(layer.attention(normed, hidden_from, of_scores, *softmax))
+        again = again[:, :, : attended.shape[2]]
+        _, normed, again = added(again, attended, None, of_attended, scale, layer.attention_norm)
+        output, norm = layer.down(frozen.activation(layer.up(normed))), layer.output_norm
+        total, normed, again = added(again, output, None, of_output, scale, norm)
+        for bank in lanes.banks(depth):
+            flat = normed.flatten(1, 2).expand(lanes.count, -1, -1)
+            inner = torch.baddbmm(bank.down_bias, flat, bank.down.transpose(1, 2)).relu_()
+            output = torch.bmm(inner, bank.up.transpose(1, 2)).view(lanes.count, *normed.shape[1:])
+            total, normed, again = added(total.expand_as(output), output, bank.up_bias, None, 1.0, norm)
+    return normed
 
 
 def added(residual: Tensor, output: Tensor, mask: Tensor | None, scale: float = 1.0) -> Tensor:

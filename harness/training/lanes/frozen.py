@@ -145,13 +145,14 @@ class AllTokens:
     projections: Linear
     heads: int
 
-    def __call__(self, hidden: Tensor, hidden_from: Tensor, mask: Tensor | None) -> Tensor:
+    def __call__(self, hidden: Tensor, hidden_from: Tensor, mask: Tensor | None, by: Any = None) -> Tensor:  # noqa: ANN401
         """Context vectors ``[K, b, t, d]`` of ``hidden [K, b, t, d]``.
 
-        ``hidden_from [b, 1, 1, t]`` is added to the scores, ``mask [b, heads, t, t]`` multiplies what they become.
+        ``hidden_from [b, 1, 1, t]`` is added to the scores, ``mask [b, heads, t, t]`` multiplies what they become;
+        ``by`` is the kernel that does so, as ``passes.softmax``, None where plain tensors do.
         """
         projected = self.projections(hidden)
-        context: Tensor = _Context.apply(projected, hidden_from, mask, self.heads)  # type: ignore[no-untyped-call]
+        context: Tensor = _Context.apply(projected, hidden_from, mask, self.heads, by)  # type: ignore[no-untyped-call]
         return context
 
 
@@ -159,38 +160,47 @@ class _Context(torch.autograd.Function):
     """Attention from queries, keys and values side by side, ``[K, b, t, 3 d]``, with its gradient written out."""
 
     @staticmethod
-    def forward(ctx: Any, projected: Tensor, hidden_from: Tensor, mask: Tensor | None, heads: int) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, projected: Tensor, hidden_from: Tensor, mask: Tensor | None, heads: int, by: Any) -> Tensor:  # noqa: ANN401
         lanes, batch, tokens, width = projected.shape
         by_head = projected.view(lanes, batch, tokens, 3, heads, width // 3 // heads).permute(3, 0, 1, 4, 2, 5)
         queries, keys, values = projections = by_head.reshape(3, lanes * batch * heads, tokens, -1)
         scores = multiplied(queries, keys.transpose(1, 2)).view(lanes, batch, heads, tokens, tokens)
-        weights = _softmax(scores, hidden_from)
-        context = multiplied(_with_mask(weights, mask, values.dtype), values).view(by_head.shape[1:])
-        ctx.save_for_backward(projections, weights, mask)
+        if by is None:
+            kept = _softmax(scores, hidden_from)
+            weights = _with_mask(kept, mask, values.dtype)
+        else:
+            kept, (_, weights) = scores, by(scores, hidden_from, mask, None)
+        context = multiplied(weights.flatten(0, 2), values).view(by_head.shape[1:])
+        ctx.save_for_backward(projections, kept, hidden_from, mask)
+        ctx.by = by
         return context.transpose(2, 3).reshape(lanes, batch, tokens, -1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         # Forward, per head: P = softmax(Q K' + h), A = P * M with the mask M (or P), C = A V. With g the gradient of C:
         #   V gets A' g; A gets g V', so P gets (g V') * M;
         #   the scores get S = P * (that - its mean weighted by P, per row), softmax's own backward,
         #   Q gets S K, and K gets S' Q.
         # P and what is computed from it is never less than fp32; the products have the precision of the layer.
-        (queries, keys, values), weights, mask = ctx.saved_tensors
-        lanes, batch, heads, tokens, _ = weights.shape
+        (queries, keys, values), kept, hidden_from, mask = ctx.saved_tensors
+        lanes, batch, heads, tokens, _ = kept.shape
         outer = gradient.view(lanes, batch, tokens, heads, -1).transpose(2, 3).reshape(queries.shape)
-        inner = multiplied(outer, values.transpose(1, 2)).view(weights.shape)
-        inner = inner.to(weights.dtype) if mask is None else inner * mask  # which is as exact as P
-        scores = torch._softmax_backward_data(inner, weights, -1, weights.dtype).to(queries.dtype).flatten(0, 2)
+        inner = multiplied(outer, values.transpose(1, 2)).view(kept.shape)
+        if ctx.by is None:
+            inner = inner.to(kept.dtype) if mask is None else inner * mask  # which is as exact as P
+            scores = torch._softmax_backward_data(inner, kept, -1, kept.dtype).to(queries.dtype)
+            weights = _with_mask(kept, mask, outer.dtype)
+        else:
+            scores, weights = ctx.by(kept, hidden_from, mask, inner)
         gradients = (
-            multiplied(scores, keys),
-            multiplied(scores.transpose(1, 2), queries),
-            multiplied(_with_mask(weights, mask, outer.dtype).transpose(1, 2), outer),
+            multiplied(scores.flatten(0, 2), keys),
+            multiplied(scores.flatten(0, 2).transpose(1, 2), queries),
+            multiplied(weights.flatten(0, 2).transpose(1, 2), outer),
         )
         result = gradient.new_empty(lanes, batch, tokens, 3, heads, gradient.shape[-1] // heads)
         for index, part in enumerate(gradients):
             result[:, :, :, index] = part.view(lanes, batch, heads, tokens, -1).transpose(2, 3)
-        return result.flatten(3), None, None, None
+        return result.flatten(3), None, None, None, None
 
 
 @dataclass(frozen=True)
@@ -231,11 +241,11 @@ def _softmax(scores: Tensor, hidden_from: Tensor) -> Tensor:
 
 
 def _with_mask(weights: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """What a mask leaves of attention, in a precision of products: ``[K, b, heads, t, t]`` to ``[K b heads, t, t]``."""
+    """What a mask leaves of attention, in a precision of products."""
     if mask is None:
-        return weights.to(dtype).flatten(0, 2)
+        return weights.to(dtype)
     made = torch.empty(weights.shape, dtype=dtype, device=weights.device)
-    return torch.mul(weights, mask, out=made).flatten(0, 2)  # rounded on the way: a GPU goes over it once, not twice
+    return torch.mul(weights, mask, out=made)  # rounded on the way: a GPU goes over it once, not twice
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -38,7 +39,8 @@ class Masks:
     Masks that lanes do not share have a first dimension ``K``.
 
     In bf16, which cannot hold 1 / (1 - p), ``embedding``, ``attended`` and ``output`` are 0 or 1, and ``scale`` is what
-    products with them are multiplied by in fp32; else it is 1.
+    products with them are multiplied by in fp32; else it is 1. Where kernels of ``passes`` take masks in, those three
+    are 0 or 1 in every precision, and so is ``attention`` of all layers but the last, with ``attention_scale``.
     """
 
     embedding: Tensor
@@ -47,6 +49,11 @@ class Masks:
     output: tuple[Tensor, ...]
     head: tuple[Tensor, Tensor]
     scale: float
+    attention_scale: float = 1.0
+
+    def of(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Those of a layer: of its attention, of the two sums."""
+        return self.attention[layer], self.attended[layer], self.output[layer]
 
 
 def draw(
@@ -91,6 +98,7 @@ def _stack(lanes: Sequence[Masks], *, is_own: bool) -> Masks:
         output=tuple(map(torch.stack, zip(*(masks.output for masks in lanes), strict=True))),
         head=tuple(map(torch.stack, zip(*(masks.head for masks in lanes), strict=True))),  # type: ignore[arg-type]
         scale=lanes[0].scale,
+        attention_scale=lanes[0].attention_scale,
     )
 
 
@@ -181,16 +189,20 @@ def _by_device(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, by: Wo
     source = streams(frozen, sizes, longest, keys, by)
     depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
     exact = torch.promote_types(dtype, torch.float32)
+    of_scores = [exact] * depth
+    if passes_on(frozen.device) is not None:
+        dtype, of_scores = torch.bool, [torch.bool] * (depth - 1) + [exact]
     embedding, *inner = source.vectors(hidden, dtype).unbind()
     attended, output = source.last_vectors(0, hidden, dtype).unbind()
     first, second = source.last_vectors(2, frozen.head_dropout, exact)[:, :, 0].unbind()
     return Masks(
         embedding=embedding,
-        attention=tuple(source.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
+        attention=tuple(source.attention(i, frozen.attention_dropout, own) for i, own in enumerate(of_scores)),
         attended=(*inner[0::2], attended),
         output=(*inner[1::2], output),
         head=(first, second),
         scale=scale_after(hidden, dtype),
+        attention_scale=scale_after(frozen.attention_dropout, of_scores[0]),
     )
 
 
@@ -321,8 +333,22 @@ KEYS, COUNT = (0, 1, 0x5DEECE66D, 2**63 - 1), 1001  # of the streams that are co
 @cache
 def words_on(device: torch.device) -> Words:
     """The kernel on a GPU where it gives the words of ``masks.words``, else that function; asked once, with a wait."""
-    kernel = kernel_of(device)
-    return words if kernel is None or not _agrees(kernel, device) else kernel
+    if (kernel := kernel_of(device)) is None:
+        return words
+    keys, what = torch.tensor(KEYS, device=device), "dropout is not drawn by one kernel"
+    is_right = _is_right(lambda: torch.equal(kernel(keys, COUNT), words(keys, COUNT)), what, "a bit differs")
+    return kernel if is_right else words
+
+
+@cache
+def passes_on(device: torch.device) -> ModuleType | None:
+    """The kernels of passes over memory on a GPU where they give the numbers of plain tensors; asked as the above."""
+    if kernel_of(device) is None:
+        return None
+    from harness.training.lanes import passes
+
+    what, difference = "passes over memory are not one by kernels", "a number differs by more than rounding"
+    return passes if _is_right(lambda: passes.agree(device), what, difference) else None
 
 
 def kernel_of(device: torch.device) -> Words | None:
@@ -334,15 +360,14 @@ def kernel_of(device: torch.device) -> Words | None:
     return by_triton
 
 
-def _agrees(kernel: Words, device: torch.device) -> bool:
-    """Whether the kernel gives the same words; a warning says so if not."""
-    keys = torch.tensor(KEYS, device=device)
+def _is_right(agrees: Callable[[], bool], what: str, difference: str) -> bool:
+    """Whether kernels run and agree with what is done without them; one warning says so if not."""
     try:
-        is_same, reason = torch.equal(kernel(keys, COUNT), words(keys, COUNT)), "a bit differs"
+        is_same, reason = agrees(), difference
     except Exception as error:  # Triton's share no class with those of the compilers that it calls
         if is_out_of_memory(error):
             raise
         is_same, reason = False, (str(error).splitlines() or [type(error).__name__])[0]
     if not is_same:
-        log.warning("dropout is not drawn by one kernel: %s; the same is drawn without it, which takes longer", reason)
+        log.warning("%s: %s; the same is done without it, which takes longer", what, reason)
     return is_same
