@@ -133,12 +133,8 @@ class Lanes:
 
     def to(self, dtype: torch.dtype) -> Lanes:
         """The adapters in the encoder's precision; the heads, which are small, stay in the precision of training."""
-        intermediates = None if self.intermediates is None else _in(self.intermediates, dtype)
-        return Lanes(intermediates, _in(self.targets, dtype), self.heads)
-
-
-def _in(banks: Mapping[int, Bottleneck], dtype: torch.dtype) -> dict[int, Bottleneck]:
-    return {layer: bank.to(dtype) for layer, bank in banks.items()}
+        both = (self.intermediates or {}, self.targets)
+        return Lanes(*({layer: bank.to(dtype) for layer, bank in banks.items()} for banks in both), self.heads)
 
 
 def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks | None) -> Tensor:

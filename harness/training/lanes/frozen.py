@@ -148,8 +148,8 @@ class AllTokens:
     def __call__(self, hidden: Tensor, hidden_from: Tensor, mask: Tensor | None, by: Any = None) -> Tensor:  # noqa: ANN401
         """Context vectors ``[K, b, t, d]`` of ``hidden [K, b, t, d]``.
 
-        ``hidden_from [b, 1, 1, t]`` is added to the scores, ``mask [b, heads, t, t]`` multiplies what they become;
-        ``by`` is the kernel that does so, as ``passes.softmax``, None where plain tensors do.
+        ``hidden_from [b, 1, 1, t]`` is added to the scores, ``mask [b, heads, t, t]`` multiplies what they become; by
+        the kernel ``passes.softmax``, or by plain tensors.
         """
         projected = self.projections(hidden)
         context: Tensor = _Context.apply(projected, hidden_from, mask, self.heads, by)  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,8 +40,8 @@ class Masks:
     Masks that lanes do not share have a first dimension ``K``.
 
     In bf16, which cannot hold 1 / (1 - p), ``embedding``, ``attended`` and ``output`` are 0 or 1, and ``scale`` is what
-    products with them are multiplied by in fp32; else it is 1. Where kernels of ``passes`` take masks in, those three
-    are 0 or 1 in every precision, and so is ``attention`` of all layers but the last, with ``attention_scale``.
+    products with them are multiplied by in fp32; else it is 1. For ``passes`` they are so in every precision, and so is
+    ``attention`` of all layers but the last, with ``attention_scale``.
     """
 
     embedding: Tensor
@@ -91,15 +92,9 @@ def _stack(lanes: Sequence[Masks], *, is_own: bool) -> Masks:
     """Each lane's masks beside each other, ``[K, ...]``; or those that all share."""
     if not is_own:
         return lanes[0]
-    return Masks(
-        embedding=torch.stack([masks.embedding for masks in lanes]),
-        attention=tuple(map(torch.stack, zip(*(masks.attention for masks in lanes), strict=True))),
-        attended=tuple(map(torch.stack, zip(*(masks.attended for masks in lanes), strict=True))),
-        output=tuple(map(torch.stack, zip(*(masks.output for masks in lanes), strict=True))),
-        head=tuple(map(torch.stack, zip(*(masks.head for masks in lanes), strict=True))),  # type: ignore[arg-type]
-        scale=lanes[0].scale,
-        attention_scale=lanes[0].attention_scale,
-    )
+    kinds = ([getattr(masks, kind) for masks in lanes] for kind in ("attention", "attended", "output", "head"))
+    stacked: Any = [tuple(map(torch.stack, zip(*own, strict=True))) for own in kinds]
+    return Masks(torch.stack([masks.embedding for masks in lanes]), *stacked, lanes[0].scale, lanes[0].attention_scale)
 
 
 # From 16-bit numbers to multipliers.
@@ -189,20 +184,19 @@ def _by_device(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, by: Wo
     source = streams(frozen, sizes, longest, keys, by)
     depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
     exact = torch.promote_types(dtype, torch.float32)
-    of_scores = [exact] * depth
-    if passes_on(frozen.device) is not None:
-        dtype, of_scores = torch.bool, [torch.bool] * (depth - 1) + [exact]
+    dtype, own = (torch.bool, torch.bool) if passes_on(frozen.device) else (dtype, exact)
+    of_scores = [own] * (depth - 1) + [exact]
     embedding, *inner = source.vectors(hidden, dtype).unbind()
     attended, output = source.last_vectors(0, hidden, dtype).unbind()
     first, second = source.last_vectors(2, frozen.head_dropout, exact)[:, :, 0].unbind()
     return Masks(
         embedding=embedding,
-        attention=tuple(source.attention(i, frozen.attention_dropout, own) for i, own in enumerate(of_scores)),
+        attention=tuple(source.attention(i, frozen.attention_dropout, kind) for i, kind in enumerate(of_scores)),
         attended=(*inner[0::2], attended),
         output=(*inner[1::2], output),
         head=(first, second),
         scale=scale_after(hidden, dtype),
-        attention_scale=scale_after(frozen.attention_dropout, of_scores[0]),
+        attention_scale=scale_after(frozen.attention_dropout, own),
     )
 
 

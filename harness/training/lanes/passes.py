@@ -16,8 +16,6 @@ from torch import Tensor
 
 from harness.training.lanes.frozen import Norm
 
-HELD = 4096  # numbers of each tensor that a program holds at once, in rows of a power of two
-
 
 # A tensor that is None is left out; each of the others is read once or written once, whole. Rows are all lanes'.
 @triton.jit  # type: ignore[untyped-decorator]
@@ -101,7 +99,7 @@ def _softmax(  # type: ignore[no-untyped-def] # noqa: ANN202
 
 def launch(kernel: Any, tensors: tuple[Tensor | None, ...], rows: int, width: int, *numbers: float) -> None:  # noqa: ANN401
     """Run a kernel over rows of this width."""
-    tile = max(1, HELD // (block := triton.next_power_of_2(width)))
+    tile = max(1, 4096 // (block := triton.next_power_of_2(width)))  # rows whose numbers a program holds at once
     given = (None if value is None else value.contiguous() for value in tensors)
     kernel[(triton.cdiv(rows, tile),)](*given, rows, width, *numbers, tile, block, num_warps=8)
 
