@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from adapters_store.disk import probe
 from adapters_store.measures import MINILM, MPNET, POOLED, encoders
+from harness.preflight.estimate import MEASURED
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding, holdings
 from harness.study.backbone import MINILM_SHA256, resolve
@@ -139,7 +140,8 @@ def driver_version(path: Path = DRIVER) -> str | None:
 def device_line(names: Sequence[str], *, is_for_cuda: bool, driver: str | None) -> Line:
     """What is trained on, and why that is no GPU."""
     if names:
-        return Line("device", OK, f"{len(names)} GPU: {', '.join(dict.fromkeys(names))}; driver {driver}")
+        known = "; `study plan` has its measured rates" if set(names) <= set(MEASURED) else ""
+        return Line("device", OK, f"{len(names)} GPU: {', '.join(dict.fromkeys(names))}; driver {driver}{known}")
     if driver is None:
         return Line("device", OK, "processor only: there is no NVIDIA driver (on a login node that is usual)")
     if not is_for_cuda:

@@ -35,6 +35,9 @@ from tasks.splits.loading import Splits
 EVALUATED = 0.5  # of a training token's cost
 SHORTEST = 0.1  # of the median planned work: a shorter record is mostly start-up, and its rate tells nothing
 ASSUMED = {"a processor core": 0.1e12, "a GPU": 10e12}  # floating-point operations a second, where nothing is measured
+# What ``benchmarks.steps.gpu`` measured on a card (docs/training.md, "Devices"): precision, width of twelve layers, and
+# by number of lanes the tokens of all lanes a second: of nine columns, of the fastest and of the slowest.
+MEASURED = {"NVIDIA H200": ("bf16", 768, {17: (290_974, 345_811, 276_492), 1: (133_756, 147_313, 69_243)})}
 START = 10.0  # seconds until a pack trains, where nothing is measured; measured rates have it in them
 ROW_BYTES, LOGIT_BYTES = 30, 8  # of a stored prediction, where nothing is measured
 RECORD_BYTES = 6_000  # of what else stands in a record
@@ -67,13 +70,14 @@ class Rate:
 class Rates:
     """The rates of one device by way of training; ``whole`` is that of adapters, for a way that was not measured.
 
-    ``start`` is what a pack costs besides, in seconds.
+    ``start`` is what a pack costs besides, in seconds; ``source`` says whence rates are that no record has.
     """
 
     device: str
     ways: Mapping[str, Rate]
     whole: Rate
     start: float = 0.0
+    source: str = ""
 
     @property
     def is_measured(self) -> bool:
@@ -196,12 +200,18 @@ def _rate(pairs: list[tuple[float, float]]) -> Rate:
     return Rate(sum(s for s, _ in pairs) / sum(w for _, w in pairs), min(each), max(each), len(pairs))
 
 
-def assumed_rates(backbone: Backbone) -> list[Rates]:
-    """Rates that nothing was measured for: the encoder's products at an assumed speed of a core and of a GPU."""
+def assumed_rates(backbone: Backbone, precision: str = "") -> list[Rates]:
+    """Without records: products at an assumed speed of a core and of a GPU, and cards measured in this precision."""
     rates = []
     for device, speed in ASSUMED.items():
         seconds = ADAPTER_PASSES * 2 * encoder_weights(backbone) / speed
-        rates.append(Rates(device, {}, Rate(seconds, seconds, seconds, 0), START))
+        rates.append(Rates(device, {}, Rate(seconds, seconds, seconds, 0), START, "assumed"))
+    for card, (own, width, by_lanes) in MEASURED.items():
+        if own == precision:
+            share = encoder_weights(backbone) / (12 * 12 * width**2)
+            many, one = (Rate(share / mean, share / fast, share / slow, 0) for mean, fast, slow in by_lanes.values())
+            source = f"measured on it by {' and '.join(map(str, by_lanes))} lanes of width {width} in {own}"
+            rates.append(Rates(card, {"lanes together": many, "one lane": one}, many, START, source))
     return rates
 
 
@@ -210,11 +220,6 @@ def encoder_weights(backbone: Backbone) -> int:
     layers, width, inner = backbone.shape
     # A layer has query, key, value and output of attention (width x width), and two matrices (width x inner) after it.
     return layers * (4 * width * width + 2 * width * inner)
-
-
-def weight_bytes(cell: Cell, backbone: Backbone) -> int:
-    """Bytes of what the record keeps of a cell's weights; 0 where its system does not know beforehand."""
-    return system_of(cell.spec).kept_bytes(cell.spec, backbone)
 
 
 @dataclass(frozen=True)
@@ -242,11 +247,11 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
             whole += round(sum(alike) / len(alike))
         else:
             rows, outputs = planned_rows(cell, plan.splits[cell.target]), len(cell.spec["label"]["classes"]) or 1
-            whole += weight_bytes(cell, plan.backbone) if keeps else 0
+            whole += system_of(cell.spec).kept_bytes(cell.spec, plan.backbone) if keeps else 0
             whole += (ROW_BYTES + LOGIT_BYTES * outputs) * (rows.validation + rows.test) + RECORD_BYTES
     checkpoints = [
-        sum(system_of(cell.spec).checkpoint_copies * weight_bytes(cell, plan.backbone) for cell in pack.cells)
-        for pack in packs
+        sum(own.checkpoint_copies * own.kept_bytes(cell.spec, plan.backbone) for cell, own in systems)
+        for systems in ([(cell, system_of(cell.spec)) for cell in pack.cells] for pack in packs)
     ]
     return Disk(whole, measured, max(checkpoints, default=0))
 
@@ -368,7 +373,7 @@ class Costs:
         is_unknown = [todo.passes is None and todo.way not in ways for todo in self.todo]
         self.unknown = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if is_so]
         self.todo = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if not is_so]
-        self.rates: list[Rates] = measured or (assumed_rates(plan.backbone) if self.todo else [])
+        self.rates: list[Rates] = measured or (assumed_rates(plan.backbone, plan.study.precision) if self.todo else [])
         self.disk: Disk = disk_of(plan, store, records)
         self.sent: list[Sent] = sent(plan, store)
 
@@ -378,7 +383,7 @@ class Costs:
         for rates in self.rates:
             hours = sum(todo.hours(rates)[0] for todo in self.todo if todo.cell.target == target)
             if as_json:
-                columns[f"hours on {rates.device}{'' if rates.is_measured else ' (assumed)'}"] = hours
+                columns[f"hours on {rates.device}{f' ({rates.source})' if rates.source else ''}"] = hours
             else:
                 columns[SHORT.get(rates.device, rates.device)] = f"{'' if rates.is_measured else '~'}{_time(hours)}"
         return columns
@@ -449,13 +454,15 @@ class Costs:
 
     def _hours_lines(self, rates: Rates) -> list[str]:
         total = self._total(rates)
-        if not rates.is_measured:
+        if rates.source == "assumed":
             speed = next(iter(total["ways"].values()))["tokens_a_second"]
             return [
                 f"device hours on {rates.device}: {_time(total['expected'])}, ASSUMED: {speed:,.0f} row-epoch tokens a "
                 f"second and {rates.start:g} s to start a pack; no record here tells"
             ]
         spread = f"{_time(total['least'])} to {_time(total['most'])} at the best and worst measured rate"
+        if rates.source:
+            return [f"device hours on {rates.device}: {_time(total['expected'])} ({spread}), {rates.source}"]
         lines = [f"device hours on {rates.device}: {_time(total['expected'])} ({spread})"]
         for way, of_way in total["ways"].items():
             note = "" if of_way["is_of_this_way"] else ", of other ways: this one was not measured"

@@ -130,6 +130,20 @@ def test_an_assumed_rate_is_the_encoder_s_products_over_the_assumed_speed():
     assert not core.is_measured
 
 
+def test_a_card_on_which_lanes_were_measured_has_a_range_in_its_precision_and_by_their_number():
+    tiny = resolve("random-tiny")
+    assert len(assumed_rates(tiny, "fp32")) == 2
+    *assumed, card = assumed_rates(tiny, "bf16")
+    assert {rates.source for rates in assumed} == {"assumed"}
+    assert (card.device, card.is_measured) == ("NVIDIA H200", False)
+    assert card.source == "measured on it by 17 and 1 lanes of width 768 in bf16"
+    share = encoder_weights(tiny) / (12 * (4 * 768 * 768 + 2 * 768 * 3072))
+    for way, tokens in (("lanes together", 290_974), ("one lane", 133_756), ("library", 290_974)):
+        rate = card.of(Todo(None, way, 1.0, passes=2.0))
+        assert rate.seconds == pytest.approx(share / tokens)
+        assert rate.least < rate.seconds < rate.most
+
+
 def test_disk_is_measured_where_the_task_is_and_else_weights_and_rows(plan, study, data, store):
     keep(store, baseline(plan, "epitome_er"), weights=5000)  # and 90 bytes of predictions
     # two layers of 64 x 4 up and down with biases, a head of 65 x (64 + classes), 4 bytes each; 30 predictions
