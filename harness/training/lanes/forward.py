@@ -134,7 +134,8 @@ class Lanes:
     def to(self, dtype: torch.dtype) -> Lanes:
         """The adapters in the encoder's precision; the heads, which are small, stay in the precision of training."""
         both = (self.intermediates or {}, self.targets)
-        return Lanes(*({layer: bank.to(dtype) for layer, bank in banks.items()} for banks in both), self.heads)
+        intermediates, targets = ({layer: bank.to(dtype) for layer, bank in banks.items()} for banks in both)
+        return Lanes(intermediates, targets, self.heads)
 
 
 def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks | None) -> Tensor:

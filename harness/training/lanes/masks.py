@@ -10,7 +10,7 @@ On a device one kernel draws the words of the streams, where Triton can make it 
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -92,9 +92,10 @@ def _stack(lanes: Sequence[Masks], *, is_own: bool) -> Masks:
     """Each lane's masks beside each other, ``[K, ...]``; or those that all share."""
     if not is_own:
         return lanes[0]
-    kinds = ([getattr(masks, kind) for masks in lanes] for kind in ("attention", "attended", "output", "head"))
-    stacked: Any = [tuple(map(torch.stack, zip(*own, strict=True))) for own in kinds]
-    return Masks(torch.stack([masks.embedding for masks in lanes]), *stacked, lanes[0].scale, lanes[0].attention_scale)
+    kinds = ("attention", "attended", "output", "head")
+    parts = (zip(*(getattr(masks, kind) for masks in lanes), strict=True) for kind in kinds)
+    stacked: Any = {kind: tuple(map(torch.stack, part)) for kind, part in zip(kinds, parts, strict=True)}
+    return replace(lanes[0], embedding=torch.stack([masks.embedding for masks in lanes]), **stacked)
 
 
 # From 16-bit numbers to multipliers.
