@@ -4,7 +4,7 @@ One seed: 18 baselines, each by itself, and 306 transfers in 18 columns of 17 la
 their rows. FLOP are those of the mathematics (``useful_flop``); a scored token counts half of a trained one, because
 nothing is walked back. Hours are FLOP over a rate that is assumed, with the padding of the GPU's twelve shapes of cuts.
 Masks, launches, attention's passes over memory and the optimizer come on top: docs/training.md, "Hours of the full
-grid". No GPU has run this project.
+grid".
 
     python -m benchmarks.steps.arithmetic
 """
