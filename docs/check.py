@@ -1,10 +1,9 @@
 """Check a results archive without any code of this project: ``python docs/check.py STUDY-results.tar.xz``.
 
-From the stored test predictions alone (objects/KEY/test.parquet; studies/*.json says which cell a KEY is) come test
-scores: macro-F1 over the classes of the test labels, or Pearson's r. Gains are 100 x (mean over seeds of a transfer or
-control - that of its target alone), differences of systems likewise. p_bh is p corrected over all gains after Benjamini
-and Hochberg, from the RAW P OF THE TABLE; raw p, of a bootstrap of test groups (docs/significance.md), intervals and
-words are not repeated here. Tasks have a label a row. Exit code 1 if a number is off by over 1e-6.
+From the stored test predictions (objects/KEY/test.parquet; studies/*.json says which cell a KEY is) come scores: macro-F1
+over classes or labels of the test rows, or Pearson's r. Gains are 100 x (mean over seeds of a transfer or control - that of
+its target alone), differences of systems likewise. p_bh is p of all gains after Benjamini and Hochberg, from the RAW P OF
+THE TABLE; raw p, intervals and words are not repeated. Exit code 1: off by over 1e-6.
 """
 
 import io
@@ -36,11 +35,13 @@ tables = {path[14:-4]: pd.read_csv(io.BytesIO(files[path])) for path in files if
 study["cells"] = [cell for cell in study["cells"] if f"objects/{cell['key']}/test.parquet" in files]
 for cell in study["cells"]:
     test = pd.read_parquet(io.BytesIO(files[f"objects/{cell['key']}/test.parquet"]))
-    logits, classes = test.filter(like="logit_").to_numpy(float), test.label.unique()
+    logits, true = test.filter(like="logit_").to_numpy(float), test.filter(regex="^label").to_numpy()
     if study["tasks"][cell["target"]]["metric"] == "pearson_r":
         cell["score"] = pearsonr(test.label, logits[:, 0]).statistic
+    elif true.shape[1] > 1:  # several labels a row
+        cell["score"] = f1_score(true, logits > 0, labels=np.flatnonzero(true.any(axis=0)), average="macro")
     else:
-        cell["score"] = f1_score(test.label, logits.argmax(axis=1), labels=classes, average="macro")
+        cell["score"] = f1_score(true, logits.argmax(axis=1), labels=np.unique(true), average="macro")
     way = WORDS.get(cell["role"], cell["role"])
     cell["system"] = cell.get("system") or f"{way} on {cell['intermediate']}".removesuffix(" on None")
 cells, printed = pd.DataFrame(study["cells"]), tables["cells"].query("status == 'done'")

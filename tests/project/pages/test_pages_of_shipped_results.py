@@ -16,7 +16,9 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 QUOTED = Path(__file__).parent / "quoted"  # of a page, which number of its study stands where, in order
 PAGES = {"wide": "what-transfers", "reference-systems": "systems-beside-adapters"}
 SETTINGS = {  # of studies and of tests, by page
-    "what-transfers": {"6", "384", "24", "16", "128", "400", "100", "500", "4", "2e-3", "95", ".05", "0"},
+    "what-transfers": set(
+        "0 6 384 24 16 128 800 200 2 000 1e-2 12 8 95 .05 2.8 4.2 4 2e-3 .17 .002 2211.00107".split()
+    ),
     "systems-beside-adapters": {"24", "400", "4", "10", "2e-3", "95"},
 }
 NUMBER = re.compile(r"(?<![\w.-])-?\.?\d(?:[\w.]|(?<=e)-)*\b")
