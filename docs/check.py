@@ -1,9 +1,8 @@
 """Check a results archive without any code of this project: ``python docs/check.py STUDY-results.tar.xz``.
 
-From the stored test predictions (objects/KEY/test.parquet; studies/*.json says which cell a KEY is) come scores: macro-F1
-over classes or labels of the test rows, or Pearson's r. Gains are 100 x (mean over seeds of a transfer or control - that of
-its target alone), differences of systems likewise. p_bh is p of all gains after Benjamini and Hochberg, from the RAW P OF
-THE TABLE; raw p, intervals and words are not repeated. Exit code 1: off by over 1e-6.
+From the stored test predictions (objects/KEY/test.parquet; studies/*.json: which cell a KEY is) come scores: macro-F1
+over classes or labels, or Pearson's r. Gains are 100 x (mean over seeds of a transfer or control - that of its target
+alone), differences of systems likewise. p_bh is from the RAW P OF THE TABLE. Exit code 1: off by over 1e-6.
 """
 
 import io
