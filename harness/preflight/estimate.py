@@ -209,9 +209,9 @@ def assumed_rates(backbone: Backbone, precision: str = "") -> list[Rates]:
     for card, (own, width, by_lanes) in MEASURED.items():
         if own == precision:
             share = encoder_weights(backbone) / (12 * 12 * width**2)
-            many, one = (Rate(share / mean, share / fast, share / slow, 0) for mean, fast, slow in by_lanes.values())
+            many, alone = (Rate(share / mean, share / fast, share / slow, 0) for mean, fast, slow in by_lanes.values())
             source = f"measured on it by {' and '.join(map(str, by_lanes))} lanes of width {width} in {own}"
-            rates.append(Rates(card, {"lanes together": many, "one lane": one}, many, START, source))
+            rates.append(Rates(card, {"lanes together": many, "one lane": alone}, many, START, source))
     return rates
 
 
