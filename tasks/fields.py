@@ -23,7 +23,7 @@ from operator import ge, gt, le, lt
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tasks.plain_text import control_character, nearest
+from tasks.plain_text import control_character, harmless, nearest
 
 LARGEST = 1e300  # of a number; TOML has infinity, and whole numbers that no float can hold
 MOST = 2**53  # of a whole number; JSON knows larger ones, and arrays do not
@@ -119,7 +119,7 @@ def check_table(
     A table need not have them all. ``hints`` are further names that one may have meant, as they are written.
     """
     for misfit in _misfits_of_table(table, fields, "", hints=hints):
-        raise error(f"{where}: {misfit}")
+        raise error(harmless(f"{where}: {misfit}"))
 
 
 def misfits(value: Any, kind: Any, name: str, *, is_open: bool = False) -> Iterator[str]:  # noqa: ANN401 - a type
