@@ -166,6 +166,23 @@ def publish(prepared: Path, destination: Path, markers: tuple[str, ...], attic: 
                     aside.rename(destination)
 
 
+def fill_once(folder: Path, marker: str, fill: Callable[[Path], object]) -> None:
+    """Publish the folder that ``fill`` makes under the name it is given, unless one that has the marker is there.
+
+    It gets its name when it is complete: of two processes at once the first wins, and an interrupted one leaves
+    nothing that is read.
+    """
+    if (folder / marker).is_file():
+        return
+    part = folder.with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fill(part)
+        publish(part, folder, (marker,), attic=folder.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
 class CannotWrite(StoreError):
     """A file or folder for results cannot be made; the message names it and what the operating system says."""
 

@@ -8,12 +8,10 @@ computed; the folder may be removed at any time.
 """
 
 import logging
-import shutil
 import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -106,22 +104,10 @@ def store_at(source: str) -> Iterator[Store]:
 
 
 def shipped_store(file: Path, name: str) -> Store:
-    """The store of a shipped archive, unpacked below XDG_CACHE_HOME unless it was before; NoCache where it cannot be.
-
-    It gets its name when it is complete: of two processes at once the first wins, and an interrupted one leaves
-    nothing that is read.
-    """
+    """The store of a shipped archive, unpacked below XDG_CACHE_HOME unless it was; NoCache where it cannot be."""
     try:
         folder = disk.user_cache() / "shipped" / disk.sha256_of(file)
-        if not (folder / "studies" / f"{name}.json").is_file():
-            # unpack beside the folder, and give it its name in one step
-            part = folder.with_name(f".{uuid.uuid4().hex}.part")
-            try:
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                unpack(file, part)
-                disk.publish(part, folder, (f"studies/{name}.json",), attic=folder.parent)
-            finally:
-                shutil.rmtree(part, ignore_errors=True)
+        disk.fill_once(folder, f"studies/{name}.json", partial(unpack, file))
     except (OSError, RuntimeError, StoreError) as problem:
         reason = disk.cause(problem) if isinstance(problem, OSError) else str(problem)
         raise NoCache(

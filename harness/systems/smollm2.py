@@ -8,8 +8,6 @@ says by ``<|im_end|>``; transformers makes none of the three of the GGUF file.
 """
 
 import json
-import shutil
-import uuid
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,19 +37,19 @@ def smollm2() -> Path:
         file = Path(spec.origin).parent / FILE
         if not file.is_file() or disk.sha256_of(file) != FILE_SHA256:
             raise BadBackbone(f"weights {NAME!r}: {file} is not the file of version 0.1.2; reinstall: {INSTALL}")
-        part = folder.with_name(f".{uuid.uuid4().hex}.part")
-        try:
+
+        def fill(part: Path) -> None:
             _unpack(file, part)
             config = json.loads((part / CONFIG).read_text(encoding="utf-8")) | {STAMP: stamp}
             (part / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
-            disk.publish(part, folder, (CONFIG,), attic=folder.parent)
+
+        try:
+            disk.fill_once(folder, CONFIG, fill)
         except OSError as problem:
             raise BadBackbone(
                 f"weights {NAME!r} take 550 MB that cannot be written ({disk.cause(problem)}); name a folder for them"
                 " in XDG_CACHE_HOME"
             ) from None
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
     return folder
 
 
