@@ -436,14 +436,13 @@ def _halves(store: Store, manifest: Manifest, intermediates: Sequence[str], targ
     """The scores of ``Rectangle.halves``; no splits where a study has fewer than two seeds."""
     planned = planned_cells(store, manifest)
     cells = planned[(planned.role == TRANSFER) & (planned.setting == "full") & (planned.status == "done")]
+    cells = cells[cells.intermediate.isin(intermediates) & cells.target.isin(targets)]
     seeds = sorted(cells.seed.unique())
     if len(seeds) < 2:
         return np.empty((0, 2, len(seeds), len(intermediates), len(targets)))
     halves = np.full((SPLITS, 2, len(seeds), len(intermediates), len(targets)), np.nan)
     for column in columns(store, cells, draws=SPLITS, seed=SEED, scored=_scored_halves):
-        for lane, position in column.lanes.items() if column.target in targets else ():
-            if str(lane.intermediate) not in intermediates:
-                continue
+        for lane, position in column.lanes.items():
             where = seeds.index(lane.seed), intermediates.index(str(lane.intermediate)), targets.index(column.target)
             halves[:, :, *where] = column.draws[:, position].reshape(SPLITS, 2)
     return halves
