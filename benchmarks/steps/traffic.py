@@ -61,12 +61,12 @@ class Traffic(TorchDispatchMode):
         kwargs = kwargs or {}
         made = func(*args, **kwargs)
         name, returns = func._schema.name.removeprefix("aten::"), func._schema.returns
-        is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+        is_view = any(value.alias_info is not None and not value.alias_info.is_write for value in returns)
         if is_view or name in ALLOCATING | UNMARKED_VIEWS:
             return made
-        given = [one for one in tree_leaves((args, {**kwargs, "out": None})) if isinstance(one, Tensor)]
+        given = [leaf for leaf in tree_leaves((args, {**kwargs, "out": None})) if isinstance(leaf, Tensor)]
         given = given[1:] if name in WRITTEN else given
-        gives = [one for one in tree_leaves(made) if isinstance(one, Tensor)]
+        gives = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
         if name == "baddbmm":
             self.add("bias of a product", gives)
             given[0] = gives[0]
