@@ -82,7 +82,7 @@ def own_noise(test: MixedTest, grids: int, rng: np.random.Generator) -> Array:
     unit = test.unit(test.grid.outcome[..., None])[0]
     kernel = np.sum([v * part.kernel for v, part in zip(test.variances(), test.model.parts, strict=True)], axis=0)
     values, vectors = np.linalg.eigh(kernel)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # the symmetric root, of which there is one
     intermediates = root @ rng.normal(size=(len(kernel), grids))
     pairs = unit * noise_sizes(test.grid)[..., None] * rng.normal(size=(*test.grid.mask.shape, grids))
     return np.asarray(test.grid.mask[..., None] * (pairs + intermediates[:, None]))

@@ -240,7 +240,8 @@ class Model:
     """The mixed model of a grid: points of variances [points, parts], in ``unit``, and what follows from them.
 
     ``forms`` are the packed inverses of covariances, ``projections`` [constructs, points, n - 1] take contrasts to the
-    scores of slopes, whose ``information`` is [constructs, points]; ``roots`` are Cholesky factors.
+    scores of slopes, whose ``information`` is [constructs, points]; ``roots`` [points, n - 1, contrasts of the grid]
+    take standard normal numbers to contrasts.
     """
 
     effects: Effects
@@ -263,8 +264,11 @@ class Model:
         effects = whole if others is None else whole.orthogonal_to(others)
         tried = points(parts)
         unit = float(np.trace(effects.covariance)) / max(effects.count, 1)
-        kernels = np.stack([effects.kernel(part.kernel) for part in parts])
-        covariances = effects.covariance + unit * np.einsum("pc,cij->pij", tried, kernels)
+        kernels = np.stack([whole.kernel(part.kernel) for part in parts])
+        of_whole = whole.covariance + unit * np.einsum("pc,cij->pij", tried, kernels)
+        # The basis beside others is one of many, and the processor decides which: numbers are drawn before it is taken.
+        kept = np.eye(whole.count) if others is None else whole.basis.T @ effects.basis
+        covariances = kept.T @ of_whole @ kept
         inverses, facts = np.linalg.inv(covariances), effects.of_facts(constructs)
         weighted = inverses @ facts  # [points, n - 1, constructs]
         # Symmetric matrices [points, k, k] as rows [points, k (k + 1) / 2] whose product with x_i x_j is x'Ax.
@@ -278,7 +282,7 @@ class Model:
             np.ascontiguousarray(weighted.transpose(2, 0, 1)),
             np.einsum("ic,pic->cp", facts, weighted),
             np.linalg.slogdet(covariances)[1],
-            np.linalg.cholesky(covariances),
+            kept.T @ np.linalg.cholesky(of_whole),
             draws,
             seed,
         )
@@ -322,7 +326,7 @@ class Model:
         """Sorted null ratios [draws] at a point, each the largest of the constructs."""
         if point not in self._nulls:
             rng = np.random.default_rng((self.seed, point))
-            drawn = self.roots[point] @ rng.normal(size=(self.effects.count, self.draws))
+            drawn = self.roots[point] @ rng.normal(size=(self.roots.shape[2], self.draws))
             # The largest ratio of the constructs [grids], alone.
             without = self._without_slope(drawn)
             best = without.max(0)

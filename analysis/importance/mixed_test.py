@@ -171,14 +171,16 @@ SMALLEST_PART = 1e-9
 class Distances:
     """Pairs after means of targets and effects of intermediates went: everything is times the root of the weight.
 
-    ``basis`` [pairs, rank] spans what went; ``facts`` [pairs, constructs] are distances without it, ``axes`` [pairs, k]
-    with ``sizes`` [k] the principal axes of pairs of families; ``family`` [pairs] is that of the target.
+    ``basis`` [pairs, rank] spans what went; ``facts`` [pairs, constructs] are distances without it, as are ``between``
+    [pairs, pairs of families], by which pairs of families differ, with its principal ``axes`` [pairs, k] of squared
+    lengths ``sizes`` [k]; ``family`` [pairs] is that of the target.
     """
 
     pairs: tuple[Array, Array]
     roots: Array
     basis: Array
     facts: Array
+    between: Array
     axes: Array
     sizes: Array
     family: Array
@@ -195,12 +197,12 @@ class Distances:
         basis = _span(roots * np.hstack([tasks[intermediate], tasks[target]]))
         family = grid.family[target]
         of_pair = grid.family[intermediate] * len(grid.families) + family
-        axes, sizes = _axes(_without(basis, roots * (of_pair[:, None] == np.unique(of_pair))))
-        sizes = sizes * np.median(1 / grid.weights[grid.mask])  # so that a variance of 1 is that of a typical pair
+        typical = np.sqrt(np.median(1 / grid.weights[grid.mask]))  # so that a variance of 1 is that of a typical pair
+        between = _without(basis, typical * roots * (of_pair[:, None] == np.unique(of_pair)))
         apart = roots * np.abs(constructs[intermediate] - constructs[target])
         facts = _without(basis, apart)
         facts = np.where((facts**2).sum(0) > SMALLEST_PART * (apart**2).sum(0), facts, 0.0)
-        return cls((intermediate, target), roots, basis, facts, axes, sizes, family, draws, seed)
+        return cls((intermediate, target), roots, basis, facts, between, *_axes(between), family, draws, seed)
 
     @property
     def estimable(self) -> Array:
@@ -224,8 +226,9 @@ class Distances:
             if point not in self._nulls:
                 rng = np.random.default_rng((self.seed, 1, point))
                 noise = _without(self.basis, rng.normal(size=(len(self.roots), self.draws)))
-                between = rng.normal(size=(len(self.sizes), self.draws)) * np.sqrt(variance * self.sizes)[:, None]
-                self._nulls[point] = np.sort(self._ratios(noise + self.axes @ between)[1].max(0))
+                # Of pairs of families, not of axes: an axis has either sign, and which, the processor decides.
+                noise += self.between @ (np.sqrt(variance) * rng.normal(size=(self.between.shape[1], self.draws)))
+                self._nulls[point] = np.sort(self._ratios(noise)[1].max(0))
             corrected += weight[point] * share_reaching(self._nulls[point], ratio)
         return slopes, errors, corrected, self._guard(values)
 

@@ -144,11 +144,12 @@ def test_an_importance_is_what_shuffling_costs_scikit_learns_own_model(part, nam
     for split in range(SPLITS):
         train, test = split_rows(len(percent), setting.test_share, seed, split)
         columns = np.hstack(list(blocks.values()))
-        model = SVR(C=setting.penalty, epsilon=setting.epsilon, gamma="scale").fit(columns[train], percent[train])
+        model = SVR(C=setting.penalty, epsilon=setting.epsilon, gamma="scale", tol=1e-12)
+        model.fit(columns[train], percent[train])
         whole = r2_score(percent[train], model.predict(columns[train]))
         fit = own.fits[own.fits.split == split].iloc[0]
-        assert fit.r2_train == pytest.approx(whole, abs=1e-4)
-        assert fit.r2_test == pytest.approx(r2_score(percent[test], model.predict(columns[test])), abs=1e-4)
+        assert fit.r2_train == pytest.approx(whole, abs=1e-8)
+        assert fit.r2_test == pytest.approx(r2_score(percent[test], model.predict(columns[test])), abs=1e-8)
         rng = np.random.default_rng((seed, 2, split))
         for feature in blocks:
             for order in rng.permuted(np.tile(np.arange(len(train)), (SHUFFLES, 1)), axis=1):
@@ -156,8 +157,8 @@ def test_an_importance_is_what_shuffling_costs_scikit_learns_own_model(part, nam
                 costs[feature].append(whole - r2_score(percent[train], model.predict(np.hstack(shuffled))))
     frame = own.importances.set_index("feature")
     for feature, falls in costs.items():
-        assert frame.importance[feature] == pytest.approx(np.mean(falls), abs=1e-4)
-        assert frame.sd[feature] == pytest.approx(np.std(falls, ddof=1), abs=1e-4)
+        assert frame.importance[feature] == pytest.approx(np.mean(falls), abs=1e-8)
+        assert frame.sd[feature] == pytest.approx(np.std(falls, ddof=1), abs=1e-8)
     means = own.mean()
     assert means.importance.is_monotonic_decreasing
     assert set(own.importances.seed) == set(own.fits.seed) == {seed}
@@ -181,7 +182,7 @@ def test_importances_by_chance_are_those_of_gains_that_other_tasks_got(part, mon
         codes = paper_blocks(arranged, pair_features(arranged), setting, seed)
         train, _ = split_rows(len(kept), setting.test_share, seed, number)
         percent = kept.percent.to_numpy()[train]
-        model = SVR(C=setting.penalty, epsilon=setting.epsilon, gamma="scale")
+        model = SVR(C=setting.penalty, epsilon=setting.epsilon, gamma="scale", tol=1e-12)
         model.fit(np.hstack(list(codes.values()))[train], percent)
         whole = r2_score(percent, model.predict(np.hstack(list(codes.values()))[train]))
         rng = np.random.default_rng((seed, 5, number))
@@ -197,7 +198,7 @@ def test_importances_by_chance_are_those_of_gains_that_other_tasks_got(part, mon
                 )
                 for order in shuffles
             ]
-            assert null[feature][number] == pytest.approx(np.mean(costs), abs=1e-4)
+            assert null[feature][number] == pytest.approx(np.mean(costs), abs=1e-8)
 
 
 def test_two_of_forty_importances_of_nothing_lie_above_their_mark():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from analysis.importance import detection, mixed_test
+from analysis.importance import detection, likelihood, mixed_test
 from analysis.importance import mixed as answer_of
 from analysis.importance.grid import PRIMARY, grid_of
 from analysis.importance.likelihood import Effects, Model, standardised
@@ -323,6 +323,39 @@ def test_within_families_of_targets_the_other_slope_is_in_the_regression_too():
         expected = (spread @ design.T @ (roots * gains[mask]))[0]
         assert answer.slopes[row, 0] == pytest.approx(expected, rel=1e-6)
         assert answer.variances[row, 0, 0] == pytest.approx(spread[0, 0], rel=1e-6)
+
+
+def test_no_answer_hangs_on_which_of_its_bases_a_decomposition_gives(monkeypatch):
+    """An axis has either sign, a space has many bases, and the processor decides: no number is drawn of them."""
+    grid = small_grid(3)
+    gains = noise_of(grid, 3, 5, intermediates=3.0)
+
+    def answered():
+        test, beside = _beside(grid)
+        parts = [test.answer(mixed_test.SIGNED, gains), test.answer(mixed_test.DISTANCE, gains)]
+        parts.append(beside.answer(mixed_test.SIGNED, gains))
+        noise = detection.own_noise(mixed_test.MixedTest.of(with_outcome(grid, gains[..., 0]), draws=19), 2, _rng())
+        return [*(number for part in parts for number in (part.slope, part.ratio_p, part.p)), noise]
+
+    first = answered()
+    svd, eigh, space = np.linalg.svd, np.linalg.eigh, likelihood.null_space
+    signs = np.resize([-1.0, 1.0, -1.0], 99)
+    monkeypatch.setattr(np.linalg, "svd", lambda *of, **options: _signed(svd(*of, **options), signs))
+    monkeypatch.setattr(np.linalg, "eigh", lambda of: (eigh(of)[0], eigh(of)[1] * signs[: len(of)]))
+    monkeypatch.setattr(
+        likelihood, "null_space", lambda of: space(of) @ np.linalg.qr(_rng().normal(size=(space(of).shape[1],) * 2))[0]
+    )
+    for number, again in zip(first, answered(), strict=True):
+        np.testing.assert_allclose(again, number, rtol=1e-7, atol=1e-10)
+
+
+def _rng():
+    return np.random.default_rng(0)
+
+
+def _signed(parts, signs):
+    left, sizes, right = parts
+    return left * signs[: left.shape[1]], sizes, right * signs[: len(right), None]
 
 
 def test_what_was_taken_beside_leaves_no_degree_of_freedom_to_the_noise():
