@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import redirect_stdout
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple, TextIO, cast
+from typing import NamedTuple, NoReturn, TextIO, cast
 
 LONGEST = 2000  # characters of a message; a longer one repeats what a file holds
 OURS = ("tasks", "adapters_store", "analysis")
@@ -111,7 +111,7 @@ def parser(names: Collection[str] | None = None) -> argparse.ArgumentParser:
 
     Every command has ``command``, a function from options to an exit code.
     """
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="empathy-transfer",
         usage="%(prog)s [-h] [--version] COMMAND ...",
         description="\n".join(_help_lines()),
@@ -146,6 +146,14 @@ def _help_lines() -> Iterator[str]:
                 yield textwrap.fill(
                     noun.verbs.replace(" ", ", "), 79, initial_indent=" " * 11, subsequent_indent=" " * 11
                 )
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser, and those of its words, that refuses as every command does: in one line without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        words = self.prog.partition(" ")[2]
+        sys.exit(_refuse(f"{words and f'{words}: '}{message}; what it takes is said by --help"))
 
 
 class _Version(argparse.Action):

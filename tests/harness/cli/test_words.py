@@ -74,6 +74,15 @@ def test_a_mistyped_word_or_verb_gets_the_nearest(typed, hint, capsys):
     assert hint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("typed", ["", "study", "run", "plan demo --seeds x", "study show tiny --set -a=1"])
+def test_what_a_parser_cannot_read_is_refused_in_one_line(typed, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(typed.split())
+    err = capsys.readouterr().err
+    assert err.startswith("empathy-transfer: ") and err.endswith("what it takes is said by --help\n")
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize("words", OF_STUDIES, ids=" ".join)
 def test_a_mistyped_study_gets_the_nearest_in_every_command(words, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)

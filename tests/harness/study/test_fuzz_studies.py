@@ -45,7 +45,7 @@ def test_any_values_in_any_fields_are_used_or_refused_in_one_line(tmp_path, fiel
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(override=st.builds("{}={}".format, st.sampled_from(FIELDS) | TEXT, VALUES.map(toml_value) | TEXT))
 def test_any_override_is_used_or_refused_in_one_line(capsys, override):
-    code, said = main(["study", "show", "tiny", "--set", override]), capsys.readouterr()
+    code, said = main(["study", "show", "tiny", f"--set={override}"]), capsys.readouterr()
     assert (code, said.err.count("\n")) in ((0, 0), (2, 1))
 
 
