@@ -1,14 +1,17 @@
 """What columns of an unknown file look like, by their names and cells: sets, ids that recur, speakers, scales, gaps."""
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
+from tasks.readers.labels import normalise
 from tasks.readers.raw import Raw
 from tasks.readers.rows import SETS
+from tasks.readers.turns import place_of
 
 LOOKED_AT = 2000  # rows; enough to distinguish a label from a text
 # Words in the names of columns, the likeliest first; ``dialogId`` and ``dialog_id`` have the words dialog and id.
@@ -18,6 +21,7 @@ OF_GROUPS = (
 )
 OF_DIALOGUES = OF_GROUPS[: OF_GROUPS.index("post")]
 OF_TURNS = ("turn", "utterance", "position", "order", "seq", "sequence", "number", "idx", "index", "line")
+OF_TIMES = ("time", "timestamp", "datetime", "date", "created", "sent", "posted", "start")
 OF_SPEAKERS = ("speaker", "role", "interlocutor", "author", "who", "sender", "actor", "participant", "person")
 OF_ANNOTATORS = ("annotator", "rater", "coder", "worker", "labeler", "labeller", "judge")
 MISSING = ("n/a", "na", "none", "null", "nan", "-", "--", "?", "missing")  # as a class: no label, or a class of its own
@@ -94,7 +98,7 @@ def groups(raw: Raw, taken: Sequence[str]) -> dict[str, float]:
 
 
 def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool = False) -> dict[str, str]:
-    """The columns of a turn's number and of who speaks, where the rows of a group look like turns of a dialogue.
+    """The columns of a turn's number, or else time, and of who speaks, where rows of a group look like turns.
 
     A number may recur in a dialogue where rows are ``by_annotators``. Dialogues have FEWEST_TURNS rows on average.
     """
@@ -114,13 +118,29 @@ def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool 
             # Most groups have several speakers, each of whom may speak again.
             if cells and sum(len(people) > 1 for people in distinct) > len(cells) / 2:
                 speakers.append(name)
-        elif is_named(name, OF_TURNS) and cells and all(cell.isdecimal() for of_group in cells for cell in of_group):
-            # The cells of every group are different whole numbers.
-            if by_annotators or sum(map(len, distinct)) == sum(map(len, cells)):
+        elif is_named(name, (*OF_TURNS, *OF_TIMES)) and cells and all(map(_are_places, distinct)):
+            if by_annotators or sum(map(len, distinct)) == sum(map(len, cells)):  # different ones in every group
                 numbers.append(name)
+    numbers.sort(key=lambda name: not is_named(name, OF_TURNS))
     if not is_named(group, OF_DIALOGUES) or not (speakers or numbers):
         return {}
     return {part: names[0] for part, names in (("turn", numbers), ("speaker", speakers)) if names}
+
+
+def _are_places(cells: Iterable[str]) -> bool:
+    """Whether all are numbers or times."""
+    return all(math.isfinite(place_of(cell)) for cell in cells)
+
+
+def of_no_dialogue(raw: Raw, taken: Sequence[str]) -> list[str]:
+    """Columns of few speakers who recur, or of numbers of turns that do: parts of dialogues that nothing names."""
+    names = []
+    for name in raw.header:
+        distinct = set(cells_of(raw, name))
+        is_part = is_named(name, OF_SPEAKERS) or (is_named(name, OF_TURNS) and _are_places(distinct))
+        if name not in taken and is_part and repeats(raw, name) and 1 < len(distinct) <= MOST_CLASSES:
+            names.append(name)
+    return names
 
 
 def item(raw: Raw, text: str, taken: Sequence[str]) -> str:
@@ -161,7 +181,7 @@ def annotator(raw: Raw, taken: Sequence[str]) -> str:
 
 def scale(cells: Sequence[str]) -> list[str]:
     """The classes of cells that are words of one scale, lowest first; none where they are of no known scale."""
-    spelled = {" ".join(cell.casefold().split()): cell for cell in cells}
+    spelled = {normalise(cell): cell for cell in sorted(set(cells), key=lambda cell: (cell == normalise(cell), cell))}
     for words in SCALES:
         steps = [spelled[word] for word in words if word in spelled]
         if len(steps) == len(spelled) >= FEWEST_STEPS:
@@ -197,13 +217,14 @@ def is_text(cells: Sequence[str]) -> bool:
 
 
 def _is_other(name: str, cells: Sequence[str], *, is_number: bool) -> bool:
-    """Whether a column is sets, people, a text, an id, or the number of a turn or row."""
+    """Whether a column is sets, people, a text, an id, a time, or the number of a turn or row."""
     if names_sets(cells) or is_named(name, (*OF_SPEAKERS, *OF_ANNOTATORS)):
         return True
     if not is_number:
-        return is_text(cells) or words_of(name)[-1:] == ["id"] or len(set(cells)) == len(cells) > 2
+        is_id = words_of(name)[-1:] == ["id"] or len(set(cells)) == len(cells) > 2
+        return is_text(cells) or is_id or (is_named(name, OF_TIMES) and _are_places(cells))
     if any(mark in cell for cell in cells for mark in ".%,"):
-        return False
+        return is_named(name, OF_TURNS) and all(cell.removesuffix(".0").isdecimal() for cell in cells)
     return words_of(name)[-1:] == ["id"] or is_named(name, OF_TURNS) or len(set(cells)) == len(cells)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tasks import columns
 from tasks.columns import FEWEST_STEPS, LOOKED_AT, MOST_CLASSES, cells_of, repeats
 from tasks.errors import BadRow
-from tasks.readers.labels import DECIMAL_COMMA, LISTED, TRUTH, names_in_list
+from tasks.readers.labels import DECIMAL_COMMA, LISTED, TRUTH, names_in_list, normalise
 from tasks.readers.raw import COLUMNAR, CONVERTED, JSON_LINES, SEPARATOR_LINE, Raw, ending_of, read_raw
 from tasks.readers.streams import decodes, open_bytes, read_text
 from tasks.task import COMBINED, why_taken
@@ -197,6 +197,11 @@ def _ungrouped(raw: Raw, fields: Mapping[str, object], taken: Sequence[str]) -> 
         more = f"what repeats, too: {', '.join(others)}; if such rows belong together, write it as `block` or `group`"
         return [more] if others else []
     hint = f"; {', '.join(others)} may say what belongs together: write it as `group`" if others else ""
+    if not others and (parts_of := columns.of_no_dialogue(raw, taken)):
+        hint = (
+            f"; {' and '.join(parts_of)} may be of dialogues: give every row its dialogue in a column of its own,"
+            " without gaps, and write it as `group`"
+        )
     return [f"not grouped: rows count as independent{hint}"]
 
 
@@ -375,7 +380,9 @@ def _kind(raw: Raw, label: str) -> dict[str, object]:
     if all(names_in_list(cell) is not None for cell in cells):
         return {"kind": "multilabel", "separator": LISTED}
     if steps := columns.scale(cells):
-        return {"kind": "ordinal", "classes": steps}
+        usual = {normalise(step): step for step in steps}
+        relabel = {cell: usual[normalise(cell)] for cell in sorted(distinct - set(steps))}
+        return {"kind": "ordinal", "classes": steps, **({"relabel": relabel} if relabel else {})}
     if separated := _separator(cells):
         return {"kind": "multilabel", **separated}
     if len(distinct) > MOST_CLASSES:

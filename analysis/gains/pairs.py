@@ -116,7 +116,7 @@ WRONG = {"macro_f1": 0.357, "pearson_r": 0.351}  # share of such studies with a 
 def luck_of_a_run(gains: pd.DataFrame) -> str:
     """What the counts of a frame of gains leave out, where some of them hold for one training run; else nothing."""
     tested = gains[gains.p.notna()]
-    single = int((tested.seed_error == 0).sum())
+    single = int(((tested.seed_error == 0) & (tested.n_seeds == 1)).sum())
     if not single:
         # What a single run of these gains would have been worth; nothing where runs cannot be counted in pairs.
         matched = tested[(tested.seed_error > 0) & (tested.n_seeds == tested.n_baseline_seeds)]

@@ -13,12 +13,14 @@ its dialogue. Labels may lie in a list beside the turns, ``annotations``, which 
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.errors import BadEntry, BadRow
-from tasks.plain_text import nearest
+from tasks.plain_text import counted, nearest
 from tasks.readers.labels import LISTED, UNIT, label_text
 from tasks.readers.raw import cell, flatten, in_words, json_value, value_at
 from tasks.readers.rows import RawRow, column_of, data_files, quote, required_column, set_of_cell, sets_of_files
@@ -51,19 +53,27 @@ def turns(task: Task, data: Path) -> Generator[RawRow, None, list[str]]:
     """Yield every turn, or those of the speakers in ``only``, with all turns before and after it in its dialogue.
 
     Dialogues stand in the order of the file, whatever order their rows are in. Of several files each has dialogues of
-    its own, since ids often restart. A note counts the labels beside the turns that belong to no turn. BadRow for a
-    turn's number that is none or occurs twice, or an unknown speaker.
+    its own, since ids often restart. Notes count the labels beside the turns that belong to no turn, and dialogues
+    whose rows stand apart where no `turn` orders them. BadRow for a turn's number that is none or occurs twice, or an
+    unknown speaker.
     """
     _check_entry(task)
     files, roles = data_files(task, data), task.columns.get("roles", {})
     every: list[tuple[str, str, list[_FileTurn]]] = []
     matched: list[int | None] = []  # the turn of every label beside turns
+    is_ordered, apart = bool(task.columns.get("turn") or task.columns.get("turns")), 0
     for path, split in zip(files, sets_of_files(task), strict=True):
         dialogues: dict[str, list[_FileTurn]] = {}
         speakers: set[str] = set()
+        scattered: set[str] = set()
+        before = ""
         for turn in _of_json(task, path, matched) if task.columns.get("turns") else _of_table(task, path):
+            if turn.group != before and turn.group in dialogues:
+                scattered.add(turn.group)
             dialogues.setdefault(turn.group, []).append(turn)
             speakers.add(turn.speaker or "")
+            before = turn.group
+        apart += 0 if is_ordered else len(scattered)
         for name in task.columns.get("only", ()):
             if name not in speakers:
                 others = ", ".join(map(quote, sorted(speakers)[:8]))
@@ -76,8 +86,15 @@ def turns(task: Task, data: Path) -> Generator[RawRow, None, list[str]]:
     for group, split, turns in every:
         combined = _by_turn(turns, annotators) if task.columns.get("annotator") else turns
         yield from _dialogue(task, group, _in_order(combined), split)
-    lost = matched.count(None)
-    return [f"{lost} of {len(matched)} labels in `annotations` belong to no turn; left out"] if lost else []
+    notes = []
+    if lost := matched.count(None):
+        notes.append(f"{lost} of {len(matched)} labels in `annotations` belong to no turn; left out")
+    if apart:
+        notes.append(
+            f"the rows of {counted(apart, 'dialogue')} of {len(every)} stand apart in the file, and nothing says the"
+            " order of their turns, which is taken from the file; name a column of numbers or times: turn"
+        )
+    return notes
 
 
 def _check_entry(task: Task) -> None:
@@ -114,21 +131,27 @@ def _by_turn(rows: Sequence[_FileTurn], annotators: Sequence[str]) -> list[_File
 
 
 def _in_order(turns: Sequence[_FileTurn]) -> Sequence[_FileTurn]:
-    """The turns by their number, where they have any; BadRow for one that is no number, or a second time the same."""
+    """The turns by their number or time, where they have any; BadRow for one that is neither, or twice the same."""
     numbered: dict[float, _FileTurn] = {}
     for turn in turns:
         if turn.turn is None:
             return turns
-        try:
-            number = float(turn.turn)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            hint = "is not a number; mend the row, or leave `turn` out"
+        if not math.isfinite(number := place_of(turn.turn)):
+            hint = "is not a number, nor a time as 2026-11-29T10:30; mend the row, or leave `turn` out"
             raise BadRow(f"{turn.where}: turn {quote(turn.turn)} {hint}")
         if (first := numbered.setdefault(number, turn)) is not turn:
             raise BadRow(f"{turn.where}: turn {turn.turn} of its dialogue is at {first.where}, too; mend one")
     return [numbered[number] for number in sorted(numbered)]
+
+
+def place_of(cell: str) -> float:
+    """A number, or a time (ISO 8601; without a zone, UTC) as seconds: what orders turns. NaN for any other text."""
+    with suppress(ValueError):
+        return float(cell)
+    with suppress(ValueError):
+        time = datetime.fromisoformat(cell)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    return math.nan
 
 
 def _dialogue(task: Task, group: str, turns: Sequence[_FileTurn], split: str) -> Iterator[RawRow]:

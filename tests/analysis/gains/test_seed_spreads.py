@@ -119,7 +119,7 @@ def test_what_is_said_of_a_single_run_is_what_was_simulated():
     alone = alone[(alone.groups == 60)].set_index("metric")
     assert alone.bh.to_dict() == pytest.approx(WRONG, abs=5e-4)
     assert alone.run_sd.to_numpy() == pytest.approx(RUNS_DIFFER_BY, abs=0.05)
-    frame = pd.DataFrame({"p": [0.1, 0.2, np.nan], "seed_error": [0.0, 0.0, np.nan]})
+    frame = pd.DataFrame({"p": [0.1, 0.2, np.nan], "seed_error": [0.0, 0.0, np.nan], "n_seeds": 1})
     assert "All of them hold for one training run" in luck_of_a_run(frame)
     assert " 35 to 36 % of studies" in luck_of_a_run(frame)
     assert luck_of_a_run(frame.assign(seed_error=[0.0, 0.3, np.nan])).startswith("Of them 1 holds for one")
@@ -142,7 +142,8 @@ def test_what_a_single_run_would_have_been_worth_is_what_single_runs_come_to(met
     assert np.mean(wrong) == pytest.approx(0.21 if quality_sd else 0.05, abs=0.04)
     assert f"in about {100 * false_share(frame).mean():.0f} % of them" in luck_of_a_run(frame)
     calm = frame.assign(seed_error=0.0, run_error=frame.standard_error)
-    assert luck_of_a_run(calm).startswith("All of them hold for one training run")
+    assert luck_of_a_run(calm) == ""  # several runs that came out alike are no single run
+    assert luck_of_a_run(calm.assign(n_seeds=1)).startswith("All of them hold for one training run")
 
 
 def test_a_design_that_is_simulated_anew_replaces_its_row_and_a_new_row_finds_its_place():

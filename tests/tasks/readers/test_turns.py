@@ -84,8 +84,22 @@ def test_without_numbers_the_order_is_that_of_the_file_though_dialogues_alternat
     first, second = ([row for row in rows_of_table() if row[0] == id] for id in DIALOGUES)
     mixed = [row for pair in zip(first, second, strict=True) for row in pair]
     write_table(tmp_path / "talk.csv", mixed)
-    task, examples, _ = read_task(task_of(tmp_path, TABLE.replace('turn = "number"\n', "") + DROP), tmp_path)
+    task, examples, notes = read_task(task_of(tmp_path, TABLE.replace('turn = "number"\n', "") + DROP), tmp_path)
     assert told(examples, task) == by_hand(DIALOGUES)
+    assert "the rows of 2 dialogues of 2 stand apart in the file, and nothing says the order" in "\n".join(notes)
+    write_table(tmp_path / "talk.csv", [*first, *second])
+    notes = read_task(task_of(tmp_path, TABLE.replace('turn = "number"\n', "") + DROP), tmp_path)[2]
+    assert "stand apart" not in "\n".join(notes)
+
+
+TIMES = ("2026-03-01 23:30", "2026-03-02T00:10+01:00", "2026-03-01T23:59:00Z")  # the second is the first of them
+
+
+@pytest.mark.parametrize("cells", [TIMES, ("1.5", "-2", "1e3")], ids=["times", "numbers"])
+def test_times_and_numbers_of_any_kind_order_the_turns(tmp_path, cells):
+    write_table(tmp_path / "talk.csv", [("d", cell, "a", f"Turn {i}.", "x" * (1 + i)) for i, cell in enumerate(cells)])
+    examples = read(task_of(tmp_path, TABLE), tmp_path)
+    assert [(len(row.context), row.text) for row in examples] == [(0, "Turn 1."), (1, "Turn 0."), (2, "Turn 2.")]
 
 
 def test_rows_of_others_and_rows_without_a_label_stand_in_the_context_alone(tmp_path):
@@ -235,7 +249,7 @@ def test_annotators_that_contradict_each_other_on_a_turn_are_refused(tmp_path, s
         ('roles = { client = "boss" }\n', None, "`roles` has 'boss'; a role is speaker or listener"),
         ('dialogues = "logs"\n', None, "`dialogues` is for nested JSON"),
         ("", ("d7,2", "d7,1"), r"talk.csv:3: turn 1 of its dialogue is at "),
-        ("", ("d7,2", "d7,two"), "talk.csv:3: turn 'two' is not a number; mend the row, or leave `turn` out"),
+        ("", ("d7,2", "d7,two"), "talk.csv:3: turn 'two' is not a number, nor a time as 2026-11-29T10:30; mend"),
         ("", ("d7,2", ",2"), "talk.csv:3: dialogue is empty; every turn names its dialogue"),
     ],
 )
