@@ -134,13 +134,9 @@ def _are_places(cells: Iterable[str]) -> bool:
 
 def of_no_dialogue(raw: Raw, taken: Sequence[str]) -> list[str]:
     """Columns of few speakers who recur, or of numbers of turns that do: parts of dialogues that nothing names."""
-    names = []
-    for name in raw.header:
-        distinct = set(cells_of(raw, name))
-        is_part = is_named(name, OF_SPEAKERS) or (is_named(name, OF_TURNS) and _are_places(distinct))
-        if name not in taken and is_part and repeats(raw, name) and 1 < len(distinct) <= MOST_CLASSES:
-            names.append(name)
-    return names
+    others = [name for name in raw.header if name not in taken and 1 < len({*cells_of(raw, name)}) <= MOST_CLASSES]
+    turns = [name for name in others if is_named(name, OF_TURNS) and _are_places(cells_of(raw, name))]
+    return [name for name in others if repeats(raw, name) and (name in turns or is_named(name, OF_SPEAKERS))]
 
 
 def item(raw: Raw, text: str, taken: Sequence[str]) -> str:

@@ -150,8 +150,7 @@ def variance_of_a_run(gains: pd.DataFrame) -> np.ndarray:
 def false_share(gains: pd.DataFrame) -> np.ndarray:
     """The share of gains of nothing that a single run would call significant by an uncorrected p, for every gain."""
     ratio = gains.run_error.to_numpy("float64") / np.sqrt(variance_of_a_run(gains))
-    share: np.ndarray = 2 * ndtr(-ndtri(1 - LEVEL / 2) * ratio)
-    return share
+    return np.asarray(2 * ndtr(-ndtri(1 - LEVEL / 2) * ratio))
 
 
 FEW_GROUPS = 20
@@ -387,13 +386,15 @@ def _is_any_collapsed(cells: Iterable[PlannedCell]) -> bool:
 def _difference_fields(difference: _Difference, metric: str) -> dict[str, Any]:
     """Scores, their difference in every unit, and its evidence in points."""
     score, baseline, evidence = difference.scores.mean(), difference.baselines.mean(), difference.evidence
+    sides = (np.where(np.abs(side) < 1, side, np.nan) for side in (difference.scores, difference.baselines))
+    mean_z, baseline_z = (np.arctanh(side).mean() for side in sides)
     return {
         "n_seeds": len(difference.seeds),
         "n_baseline_seeds": len(difference.base_seeds),
         "baseline": baseline,
         "score": score,
         "points": difference.points,
-        "fisher_z": _fisher_z(difference.scores, difference.baselines) if metric == "pearson_r" else np.nan,
+        "fisher_z": mean_z - baseline_z if metric == "pearson_r" else np.nan,
         "percent": np.nan if baseline < SMALLEST_BASELINE else 100 * (score - baseline) / baseline,
         "low": 100 * evidence.low,
         "high": 100 * evidence.high,
@@ -417,10 +418,3 @@ def _over_full(difference: _Difference) -> dict[str, float]:
         "df_over_full": difference.evidence.df,
         "p_over_full": difference.evidence.p,
     }
-
-
-def _fisher_z(scores: np.ndarray, baselines: np.ndarray) -> float:
-    """Difference of mean atanh r; NaN where a correlation is undefined or exactly 1."""
-    if not (np.abs([*scores, *baselines]) < 1).all():
-        return float("nan")
-    return float(np.mean(np.arctanh(scores)) - np.mean(np.arctanh(baselines)))

@@ -217,7 +217,9 @@ def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     for where, part in gains[gains.p.notna()].groupby(WHERE, sort=False):
         through_groups = part.standard_error**2 - part.seed_error**2
         facts = dict(zip(WHERE, where, strict=True))
-        facts |= {"n_pairs": len(part), "groups": through_groups.median(), "groups_df": _groups_df(part)}
+        alone = part.df[part.seed_error == 0]  # of the groups alone, else they less 1
+        groups_df = float(alone.median() if len(alone) else part.n_groups.median() - 1)
+        facts |= {"n_pairs": len(part), "groups": through_groups.median(), "groups_df": groups_df}
         # Printed or made-up gains know of no answers: their error through groups is the same for every size.
         alike = np.sqrt(max(facts["groups"], 0.0))
         facts |= {name: part[name].median() if name in part else alike for name in ERRORS}
@@ -240,12 +242,6 @@ def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFram
             size = _within_room({"visible": visible_size}, float(rooms[row.target, row.setting]))
             rows.append((row.target, row.setting, seeds, baseline_seeds, error, df, *size.values()))
     return framed(pd.DataFrame(rows, columns=list(SEEDS)), SEEDS)
-
-
-def _groups_df(part: pd.DataFrame) -> float:
-    """Degrees of freedom of the groups' part: the df of gains without a seeds' part, else the groups less 1."""
-    alone = part.df[part.seed_error == 0]
-    return float(alone.median() if len(alone) else part.n_groups.median() - 1)
 
 
 def _between_seeds(scores: pd.DataFrame) -> dict[str, Any]:

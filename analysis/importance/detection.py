@@ -31,8 +31,7 @@ def spread(grid: Grid, values: Array) -> Array:
     """Weighted squares ``[grids]`` of values ``[tasks, tasks, grids]`` about the means of targets."""
     inside = values * grid.mask[..., None]
     means = inside.sum(0) / np.maximum(grid.mask.sum(0), 1)[:, None]
-    squares: Array = (grid.weights[..., None] * (inside - means) ** 2).sum((0, 1))
-    return squares
+    return np.asarray((grid.weights[..., None] * (inside - means) ** 2).sum((0, 1)))
 
 
 def effect_sizes(grid: Grid, effect: Array, noise: Array, share: float) -> Array:
@@ -40,14 +39,12 @@ def effect_sizes(grid: Grid, effect: Array, noise: Array, share: float) -> Array
 
     An effect b x beside noise e explains the share s of the squares where b^2 [x'x] / (b^2 [x'x] + [e'e]) = s.
     """
-    sizes: Array = np.sqrt(share / (1 - share) * spread(grid, noise) / spread(grid, effect[..., None]))
-    return sizes
+    return np.asarray(np.sqrt(share / (1 - share) * spread(grid, noise) / spread(grid, effect[..., None])))
 
 
 def independent(grid: Grid, grids: int, rng: np.random.Generator) -> Array:
     """Every pair on its own, as noisy as its weight says."""
-    noise: Array = rng.normal(size=(*grid.mask.shape, grids)) * noise_sizes(grid)[..., None]
-    return noise
+    return np.asarray(rng.normal(size=(*grid.mask.shape, grids)) * noise_sizes(grid)[..., None])
 
 
 def task_effects(grid: Grid, grids: int, rng: np.random.Generator, size: float = 1.0) -> Array:

@@ -98,7 +98,11 @@ def mixed(
     # Rows of the ratings that are the same for all tasks.
     rated = set(results.constructs)
     untested = [row for name, why in grid.left_out.items() if name in rated for row in _not_tested([name], titles, why)]
-    used = (*grid.notes, *_left_out(results, grid))
+    beside = {
+        name: kind.title for name, kind in features_of(results).items() if kind.kind not in (CONSTRUCT, SIMILARITY)
+    }
+    left_out = [f"{beside[name]} is left out: {grid.left_out[name]}" for name in beside if name in grid.left_out]
+    used = (*grid.notes, *left_out)
     if (reason := why_not(grid)) is not None:
         rows = [*_not_tested(grid.constructs, titles, reason), *untested]
         return Mixed(f"nothing can be said: {reason}", _slopes(rows), framed(pd.DataFrame(), PROFILE), used)
@@ -311,13 +315,6 @@ def _not_tested(names: list[str], titles: dict[str, str], why: str) -> list[dict
 
 def _slopes(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return framed(pd.DataFrame(rows, columns=list(SLOPES)), SLOPES)
-
-
-def _left_out(results: Results, grid: Grid) -> Iterator[str]:
-    """Which features beside ratings take no part, and why; similarities never do."""
-    for name, feature in features_of(results).items():
-        if name in grid.left_out and feature.kind not in (CONSTRUCT, SIMILARITY):
-            yield f"{feature.title} is left out: {grid.left_out[name]}"
 
 
 def _on_weights(grid: Grid, results: Results, specification: Specification) -> str:

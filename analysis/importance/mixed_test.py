@@ -194,7 +194,7 @@ class Distances:
         intermediate, target = np.nonzero(grid.mask)
         roots = np.sqrt(grid.weights[grid.mask])[:, None]
         tasks = np.eye(len(grid.tasks))
-        basis = _span(roots * np.hstack([tasks[intermediate], tasks[target]]))
+        basis, _ = _axes(roots * np.hstack([tasks[intermediate], tasks[target]]))
         family = grid.family[target]
         of_pair = grid.family[intermediate] * len(grid.families) + family
         typical = np.sqrt(np.median(1 / grid.weights[grid.mask]))  # so that a variance of 1 is that of a typical pair
@@ -273,19 +273,13 @@ class Distances:
         return replication(np.stack(slopes), np.stack(variances), np.mean(correlations, axis=0))
 
 
-def _span(columns: Array) -> Array:
-    """An orthonormal basis of what columns [pairs, width] span."""
-    left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    return np.asarray(left[:, sizes > SMALLEST_PART * sizes.max(initial=1.0)])
-
-
 def _without(basis: Array, columns: Array) -> Array:
     """Columns without their part in the span of a basis."""
     return np.asarray(columns - basis @ (basis.T @ columns))
 
 
 def _axes(columns: Array) -> tuple[Array, Array]:
-    """Principal axes [pairs, k] of columns [pairs, width], and the squares of their lengths."""
+    """Principal axes [pairs, k] of columns [pairs, width], which span the same, and the squares of their lengths."""
     left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
     kept = sizes > 1e-8 * sizes.max(initial=1.0)
     return left[:, kept], sizes[kept] ** 2

@@ -141,9 +141,11 @@ def paper_blocks(results: Results, pairs: pd.DataFrame, setting: PaperSetting, s
     for name, feature in grid.features_of(results).items():
         columns = pairs[list(feature.columns)]
         if feature.kind == grid.SIMILARITY:
-            stand_in, is_measured = _stand_in(name, len(pairs), rng), columns[name].notna().all()
+            # Or random numbers with the spread of real similarities: cosines .2, fused ranks .01.
+            drawn = rng.uniform(0.2, 0.9, len(pairs)) if name == "data_similarity" else rng.normal(0, 0.01, len(pairs))
+            is_measured = columns[name].notna().all()
             if is_measured or seed is not None:
-                blocks[name] = (columns if is_measured else stand_in).to_numpy()
+                blocks[name] = columns.to_numpy() if is_measured else drawn[:, None]
         elif feature.kind == grid.CONSTRUCT:
             chosen = [name] if setting.difference else [f"{name}_intermediate", f"{name}_target"]
             blocks[name] = columns[chosen].to_numpy()
@@ -205,12 +207,10 @@ class KernelFit:
         #    looked up for each shuffle, and nothing is fitted or multiplied again.
         under = self._intercept + rest @ (factors * self._dual).T  # [rows, values]
         shuffled = under[np.arange(len(index)), index[orders]]
-        lost: Array = self.r2() - r2(self._outcome, shuffled)
-        return lost
+        return np.asarray(self.r2() - r2(self._outcome, shuffled))
 
     def _predictions_from(self, kernel: Array) -> Array:
-        predictions: Array = kernel @ self._dual + self._intercept
-        return predictions
+        return np.asarray(kernel @ self._dual + self._intercept)
 
 
 def r2(outcome: Array, predicted: Array) -> Array:
@@ -254,14 +254,7 @@ def importances_of_seed(
 
 def _squared_distances(rows: Array, others: Array) -> Array:
     squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
-    distances: Array = np.maximum(squares, 0.0)
-    return distances
-
-
-def _stand_in(name: str, n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Random numbers with the spread of real similarities: cosines .2, fused ranks .01."""
-    stand_in = rng.uniform(0.2, 0.9, n_rows) if name == "data_similarity" else rng.normal(0.0, 0.01, n_rows)
-    return pd.DataFrame({name: stand_in})
+    return np.asarray(np.maximum(squares, 0.0))
 
 
 def _notes(pairs: pd.DataFrame, usable: Array, left_out: list[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from adapters_store.record import imports_of, read_signed
 from adapters_store.roles import BASELINE, MERGED_ROLES, WHOLE_MODELS, planned_role
 from adapters_store.store import Store
 from analysis.figures.drawing import Drawing
-from analysis.figures.paper_figures import paper_figures, why_not_drawn
+from analysis.figures.paper_figures import paper_figures
 from analysis.figures.plan import PlannedFigure
 from analysis.figures.register import figures_of
 from analysis.gains.baselines import claims
@@ -86,10 +86,6 @@ class Subject:
         """Why the mixed model can say nothing of ratings; None if it can."""
         specification = self.question.primary.specification
         return why_no_slopes(grid_of(self.results, specification, self.question.similarities))
-
-    def has_importances(self) -> bool:
-        """Whether there are importances by the paper's procedure."""
-        return not any(line.startswith("Figure 2 ") for line in why_not_drawn(self.results, self.question.similarities))
 
     @property
     def title(self) -> str:

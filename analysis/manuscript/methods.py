@@ -543,7 +543,9 @@ def _cuts(subject: Subject) -> Iterator[str]:
         return
     yield _fact_sentence(lengths, "An input has at most {} tokens.")
     shares = subject.stored.cells.groupby("target", sort=False)[["cut_history", "cut_target"]].max()
-    history, text = (_cut_of(subject, shares[part]) for part in ("cut_history", "cut_target"))
+    parts = (shares[part][shares[part] > 0] for part in ("cut_history", "cut_target"))
+    named = ([f"{percent(share)} of {subject.results.title(task)}" for task, share in part.items()] for part in parts)
+    history, text = map(", ".join, named)
     if shares.isna().all(axis=None):
         return
     if not history and not text:
@@ -554,11 +556,6 @@ def _cuts(subject: Subject) -> Iterator[str]:
         kept = _values(subject, lambda spec: spec.get("truncation"), lambda value: KEPT.get(value))
         only = f", which kept {_fact_sentence(kept, '{}')}" if kept else ""
         yield f"Texts that were longer by themselves were cut{only}: {text}."
-
-
-def _cut_of(subject: Subject, shares: Any) -> str:  # noqa: ANN401 - a column of shares by target
-    named = [f"{percent(share)} of {subject.results.title(target)}" for target, share in shares.items() if share > 0]
-    return ", ".join(named)
 
 
 Recipe = Mapping[str, Any]

@@ -3,7 +3,6 @@
 Each macro is traced to the cell of a CSV file that its number is printed from.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -159,7 +158,7 @@ def write_numbers(named: list[Number], out: Path) -> None:
     """Write numbers.tex, what a LaTeX text reads, and numbers.csv, where each comes from."""
     lines = [
         rf"\newcommand{{\{number.macro}}}{{{macros_as_latex(number.printed)}}}"
-        f"% {number.file} | {_line(number.row)} | {number.column}"
+        f"% {number.file} | {' '.join(number.row.split())} | {number.column}"
         for number in named
         if number.printed
     ]
@@ -214,11 +213,6 @@ def _key(value: Any) -> Any:  # noqa: ANN401 - a cell of any frame
     if pd.isna(value):
         return ""
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _line(text: str) -> str:
-    """A row's name inside a comment: on one line."""
-    return re.sub(r"\s+", " ", text)
 
 
 # A document that holds all parts, to be looked at: ``pdflatex main``, ``bibtex main``, twice ``pdflatex main``.

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from adapters_store.record import imports_of
+from analysis.figures.paper_figures import why_not_drawn
 from analysis.gains.cells import Manifest
 from analysis.manuscript.frames import Subject
 from analysis.manuscript.layout import SOURCE
@@ -191,7 +192,9 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         cited[OVER_ROWS] = ("westfall-young-1993-resampling",)
     if len(subject.results.ratings):
         cited |= RATINGS
-    worked = {PAPERS_WAY: subject.has_importances(), MIXED: subject.why_no_slopes() is None}
+    undrawn = why_not_drawn(subject.results, subject.question.similarities)
+    has_importances = not any(line.startswith("Figure 2 ") for line in undrawn)  # by the paper's procedure
+    worked = {PAPERS_WAY: has_importances, MIXED: subject.why_no_slopes() is None}
     cited |= {name: keys for name, keys in EXPLAINED.items() if worked[name]}
     if (alike := subject.question.similarities) is not None:
         measured = {name: keys for name, keys in SIMILARITIES.items() if alike[name].notna().any()}

@@ -458,14 +458,11 @@ def rationale_rows(store: Store, contestants: Iterable[tuple[str, Sequence[Recor
 def _repeats(store: Store, record: Record) -> list[tuple[Side, Side]]:
     """Gold and predicted marks of every repeat or fold of a record, or of its one test set."""
     table = pq.ParquetFile(store.open(record.key, FILE)).read()
-    sides = [[_marks(text) for text in table[name].to_pylist()] for name in ("gold", "predicted")]
+    texts = [table[name].to_pylist() for name in ("gold", "predicted")]
+    sides = [[np.array([mark == "1" for mark in text], dtype=bool) for text in side] for side in texts]
     folds = table["fold"].to_numpy() if "fold" in table.column_names else np.ones(table.num_rows, dtype=int)
     places = [np.flatnonzero(folds == number) for number in np.unique(folds)]
     return [([sides[0][row] for row in rows], [sides[1][row] for row in rows]) for rows in places]
-
-
-def _marks(text: str) -> Marks:
-    return np.array([mark == "1" for mark in text], dtype=bool)
 
 
 def _score_rows(name: str, seeds: Sequence[Sequence[tuple[Side, Side]]], n_seeds: int) -> list[dict[str, Any]]:

@@ -292,7 +292,7 @@ def _merged_rows(study: StudyResults) -> Table:
     head += ["chosen single", "best single by test", "its points", "flags"]
     rows = [
         (
-            *(study.title(row["target"]), row["row"], _rule(row), _parents(row), row["setting"]),
+            *(study.title(row["target"]), row["row"], *_rule_and_parents(row), row["setting"]),
             *(number(row["baseline"]), number(row["score"]), number(row["points"], 1)),
             interval(row["low"], row["high"], 1),
             *(text for name in against for text in (*_difference(row, name), p_text(row[f"p_max_{name}"], 4))),
@@ -308,14 +308,10 @@ def _difference(row: Mapping[str, Any], name: str) -> tuple[str, str]:
     return number(row[f"less_{name}"], 1), interval(row[f"low_less_{name}"], row[f"high_less_{name}"], 1)
 
 
-def _rule(row: Mapping[str, Any]) -> str:
+def _rule_and_parents(row: Mapping[str, Any]) -> tuple[str, str]:
     weighed = "" if row["weighed_by"] == "equal" else f", weighed by {row['weighed_by']}"
-    return f"{row['rule']}{weighed}"
-
-
-def _parents(row: Mapping[str, Any]) -> str:
     best = "" if pd.isna(row["best"]) else f", the best {row['best']} by {row['by']}"
-    return f"{row['parents']}{best}"
+    return f"{row['rule']}{weighed}", f"{row['parents']}{best}"
 
 
 def _titles(study: StudyResults, names: object) -> str:

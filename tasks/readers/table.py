@@ -52,7 +52,7 @@ def _of_files(task: Task, data: Path) -> Iterator[RawRow]:
     if uses_fallback(task, data):
         sets = [""] * len(task.columns.get("fallback_files", ()))
     for path, split in zip(data_files(task, data), sets, strict=True):
-        raw = read_table(task, path, wanted_columns(task))
+        raw = read_table(task, path, (*_unlabelled_columns(task), *label_columns(task)))
         yield from _rows(task, raw, number, seen, split, _labels(task, raw))
         number += len(raw.rows)
 
@@ -96,13 +96,8 @@ def read_table(task: Task, path: Path, columns: tuple[str, ...]) -> Raw:
     return read_raw(path, columns=columns, encoding=encoding, delimiter=delimiter, escape=escape)
 
 
-def wanted_columns(task: Task) -> tuple[str, ...]:
-    """Names of the raw columns that the task needs."""
-    return (*_unlabelled_columns(task), *label_columns(task))
-
-
 def _unlabelled_columns(task: Task) -> tuple[str, ...]:
-    """Those without the label's."""
+    """Names of the raw columns that the task needs, but for the label's."""
     parts = (column_of(task, part) for part in ("text", *OPTIONAL, "annotator"))
     return (*filter(None, parts), *task.columns.get("unique_by", ()), *task.columns.get("annotators", ()))
 

@@ -12,10 +12,11 @@ its dialogue. Labels may lie in a list beside the turns, ``annotations``, which 
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,19 +62,15 @@ def turns(task: Task, data: Path) -> Generator[RawRow, None, list[str]]:
     files, roles = data_files(task, data), task.columns.get("roles", {})
     every: list[tuple[str, str, list[_FileTurn]]] = []
     matched: list[int | None] = []  # the turn of every label beside turns
-    is_ordered, apart = bool(task.columns.get("turn") or task.columns.get("turns")), 0
+    apart = 0
     for path, split in zip(files, sets_of_files(task), strict=True):
         dialogues: dict[str, list[_FileTurn]] = {}
-        speakers: set[str] = set()
-        scattered: set[str] = set()
-        before = ""
-        for turn in _of_json(task, path, matched) if task.columns.get("turns") else _of_table(task, path):
-            if turn.group != before and turn.group in dialogues:
-                scattered.add(turn.group)
+        in_file = [*(_of_json(task, path, matched) if task.columns.get("turns") else _of_table(task, path))]
+        for turn in in_file:
             dialogues.setdefault(turn.group, []).append(turn)
-            speakers.add(turn.speaker or "")
-            before = turn.group
-        apart += 0 if is_ordered else len(scattered)
+        speakers = {turn.speaker or "" for turn in in_file}
+        runs = Counter(group for group, _ in groupby(turn.group for turn in in_file))
+        apart += 0 if task.columns.get("turn") else sum(count > 1 for count in runs.values())
         for name in task.columns.get("only", ()):
             if name not in speakers:
                 others = ", ".join(map(quote, sorted(speakers)[:8]))
