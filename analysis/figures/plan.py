@@ -197,8 +197,7 @@ def outline(label: TextLabel) -> np.ndarray:
     corners[:, 1] *= label.size
     angle = radians(-label.turn)
     turn = np.array([[cos(angle), sin(angle)], [-sin(angle), cos(angle)]])
-    placed: np.ndarray = corners @ turn + (label.x, label.y)
-    return placed
+    return np.asarray(corners @ turn + (label.x, label.y))
 
 
 def with_texts(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

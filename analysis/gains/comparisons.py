@@ -311,8 +311,7 @@ class _Compared:
 def _mean_over_lanes(values: FloatArray) -> FloatArray:
     """The means ``[n]`` of values ``[n, lanes]``, exact where lanes are equal: no difference comes of rounding."""
     first = values[:, 0]
-    mean: FloatArray = first + (values - first[:, None]).mean(axis=1)
-    return mean
+    return np.asarray(first + (values - first[:, None]).mean(axis=1))
 
 
 RETAINED = {

@@ -167,8 +167,7 @@ def chance_to_find(errors: float, df: float, *, level: float = LEVEL) -> float:
 def _spread_of_error(df: float) -> np.ndarray:
     """Values ``[STEPS]``, all as likely, of an estimated standard error whose true value is 1: roots of chi-square."""
     chances = (np.arange(STEPS) + 0.5) / STEPS
-    spread: np.ndarray = np.sqrt(2 * gammaincinv(df / 2, chances) / df)
-    return spread
+    return np.asarray(np.sqrt(2 * gammaincinv(df / 2, chances) / df))
 
 
 def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:

@@ -166,8 +166,7 @@ def _basis(columns: FloatArray) -> FloatArray:
     """An orthonormal basis of the space of the columns, of which there are fewer than rows."""
     sizes, axes = np.linalg.eigh(columns.T @ columns)
     is_kept = sizes > sizes.max(initial=0) * 1e-10
-    basis: FloatArray = columns @ (axes[:, is_kept] / np.sqrt(sizes[is_kept]))
-    return basis
+    return np.asarray(columns @ (axes[:, is_kept] / np.sqrt(sizes[is_kept])))
 
 
 def smallest_visible(error: float, df: float, *, one_sided: bool = False) -> float:

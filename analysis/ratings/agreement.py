@@ -197,8 +197,7 @@ def _coincidences(values: FloatArray, scale: FloatArray) -> FloatArray:
     sizes = counts.sum(axis=1)
     diagonal = counts[:, :, None] * np.eye(scale.size)
     pairs = counts[:, :, None] * counts[:, None, :] - diagonal
-    coincidences: FloatArray = pairs / np.where(sizes > 1, sizes - 1, np.inf)[:, None, None]
-    return coincidences
+    return np.asarray(pairs / np.where(sizes > 1, sizes - 1, np.inf)[:, None, None])
 
 
 def _alphas(together: FloatArray, scale: FloatArray, level: str) -> FloatArray:
@@ -225,8 +224,7 @@ def _weights(n_tasks: int, draws: int, seed: int) -> FloatArray:
 def _centred_ranks(values: FloatArray, times: FloatArray) -> FloatArray:
     """Each unit's rank among the units of a draw, less the mean rank; ties share theirs."""
     lower = (values[None, :] < values[:, None]) + (values[None, :] == values[:, None]) / 2
-    ranks: FloatArray = times @ lower.T - times.sum(axis=1, keepdims=True) / 2
-    return ranks
+    return np.asarray(times @ lower.T - times.sum(axis=1, keepdims=True) / 2)
 
 
 def _interval(draws: FloatArray, n_tasks: int) -> tuple[float, float]:

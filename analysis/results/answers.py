@@ -100,8 +100,7 @@ class Annotated:
 
     def marks_of(self, annotator: int, rows: NDArray[np.int64]) -> FloatArray:
         """What the annotator says at these rows."""
-        marks: FloatArray = self.marks[rows, annotator]
-        return marks
+        return np.asarray(self.marks[rows, annotator])
 
 
 def stored_marks(store: Store, manifest: Manifest, target: str, ids: Iterable[Any]) -> FloatArray | None:
@@ -212,8 +211,7 @@ def _moments(reference: FloatArray, answers: NDArray[Any]) -> FloatArray:
 def _standardise(values: FloatArray) -> FloatArray:
     if not values.size or np.ptp(values) == 0:
         return np.zeros(values.shape)
-    standardised: FloatArray = (values - values.mean()) / values.std()
-    return standardised
+    return np.asarray((values - values.mean()) / values.std())
 
 
 def _mean(sums: FloatArray, is_number: bool) -> FloatArray:

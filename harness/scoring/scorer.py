@@ -196,8 +196,7 @@ class ScoringPack:
         for chosen, places in self._passes(numbers, len(windows)).items():
             lanes, part = self.lanes(chosen, frozen.dtype), [windows[index] for index in places]
             every[np.ix_(chosen, places)] = _compute(frozen, lanes, part, pad_id, has_segments=has_segments)
-        lanes_of_readings = zip(every, (numbers[name] for name in self.readings), strict=True)
-        return np.stack([np.stack([logits[row].mean(axis=0) for row in rows]) for logits, rows in lanes_of_readings])
+        return np.stack([_means(every[lane], numbers[name]) for lane, name in enumerate(self.readings)])
 
     def _passes(self, numbers: Mapping[str, Sequence[list[int]]], count: int) -> dict[tuple[int, ...], list[int]]:
         """The sequences that the same lanes read, by their lanes."""
@@ -234,6 +233,11 @@ def _compute(
     if frozen.device.type == "cpu":
         return scored(frozen, lanes, rows, pad_id, has_segments=has_segments).numpy()
     return predicted(frozen, lanes, [(row,) for row in rows], pad_id, has_segments=has_segments)
+
+
+def _means(logits: NDArray[np.float32], rows: Sequence[list[int]]) -> NDArray[np.float32]:
+    """``[rows, outputs]`` of ``[sequences, outputs]``."""
+    return np.stack([logits[row].mean(axis=0) for row in rows])
 
 
 MOST_LANES = 24  # of a pass: more save little time and need more memory

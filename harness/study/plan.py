@@ -192,10 +192,7 @@ def _packs(grid: _Grid, merged: MergedRows | None) -> tuple[tuple[Pack, ...], tu
                         packs.setdefault(key_of(shared), []).append(cell)
                     second += [Pack(tuple(cells)) for cells in packs.values()]
                     on_merges = merged.cells(name, setting, seed, full, column) if merged else []
-                    # one for the merges that differ only in what parents count, and one for each that learns it
-                    alike = tuple(cell for cell in on_merges if cell.rule not in LEARNED)
-                    third += [Pack(alike)] * bool(alike)
-                    third += [Pack((cell,)) for cell in on_merges if cell not in alike]
+                    third += _packs_of_merges(on_merges)
     # what baselines are held against and nothing stands on, then what is no adapter, each by itself
     seeds_and_settings = list(product(study.seeds_of_baselines, study.settings))
     last = [
@@ -212,6 +209,12 @@ def _packs(grid: _Grid, merged: MergedRows | None) -> tuple[tuple[Pack, ...], tu
         if target in study.system.get(name, {}).get("tasks", grid.targets)
     ]
     return tuple(Pack((cell,)) for cell in first), (*second, *third, *(Pack((cell,)) for cell in last))
+
+
+def _packs_of_merges(cells: Sequence[Cell]) -> list[Pack]:
+    """One for the merges that differ only in what parents count, and one for each that learns it."""
+    alike = tuple(cell for cell in cells if cell.rule not in LEARNED)
+    return ([Pack(alike)] if alike else []) + [Pack((cell,)) for cell in cells if cell not in alike]
 
 
 def _floors(grid: _Grid) -> Iterator[Cell]:
