@@ -9,8 +9,10 @@ from adapters_store import Store
 from analysis.gains.cells import Snapshot
 from analysis.manuscript.frames import read_data, stored_study, write_data
 from analysis.manuscript.paper import numbers
+from analysis.results.study_results import StudyResults
+from analysis.tables import bare
 from harness.cli.main import main
-from harness.sharing.stored import open_study
+from harness.sharing.stored import open_study, store_at
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 QUOTED = Path(__file__).parent / "quoted"  # of a page, which number of its study stands where, in order
@@ -50,6 +52,19 @@ def test_every_number_of_a_page_is_one_of_its_study_or_a_setting(study, page, tm
         else:
             assert number in SETTINGS[page], f"{number} stands where {expected[:1]} is due"
     assert expected == []
+
+
+@pytest.mark.slow
+def test_the_scores_of_the_small_model_are_those_of_its_archive():
+    with store_at(str(DOCS.parent / "benchmarks" / "studies" / "language_model-results.tar.xz")) as store:
+        board = StudyResults.of(store, store.manifest("language_model")).leaderboard.board
+    printed = board.set_index(["target", "system"])[["score", "low", "high"]].map(bare)
+    text = (DOCS / "systems-beside-adapters.md").read_text(encoding="utf-8").partition("asks `smollm2` about")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text.partition("### A model")[0], re.MULTILINE)
+    assert len(rows) == 5
+    for task, cells in rows:
+        expected = [printed.loc[task, system] for system in ("majority", "tfidf", "zero-shot", "few-shot")]
+        assert cells.split(" | ") == [f"{score} ({low} to {high})" for score, low, high in map(tuple, expected)]
 
 
 @pytest.mark.slow
