@@ -85,7 +85,7 @@ def folded(line: str, width: int) -> str:
     if len(line) <= width:
         return line
     start = cast("re.Match[str]", FIRST_COLUMN.match(line)).end()
-    below = " " * (start if start <= width / 3 else 2)
+    start, below = (start, " " * start) if start <= width / 3 else (0, "  ")
     if (command := TYPED.search(line)) and len(command[0]) <= width - 2:
         return f"{folded(line[: command.start()].rstrip(), width)}\n  {command[0]}"
     parts = textwrap.wrap(
