@@ -74,12 +74,7 @@ def _without_null(setting: object) -> object:
 
 def compared(kept: Path, made: Path) -> Compared:
     """Compare every table (.csv) and page of two folders; figures are drawn from tables that are compared."""
-    names = {
-        path.relative_to(root).as_posix()
-        for root in (kept, made)
-        for path in root.rglob("*")
-        if path.suffix in ENDINGS and path.is_file()
-    }
+    names = {path.relative_to(root).as_posix() for root in (kept, made) for path in _pages(root)}
     tables, numbers, differences = 0, 0, []
     for name in sorted(names, key=lambda name: ("tables/" not in name, name)):  # tables first
         pair = kept / name, made / name
@@ -101,6 +96,10 @@ def _lines_apart(kept: str, made: str) -> Iterator[tuple[str, str, str]]:
     for number, pair in enumerate(zip_longest(kept.split("\n"), made.split("\n"), fillvalue=""), 1):
         if pair[0] != pair[1]:
             yield f"line {number}", *pair
+
+
+def _pages(root: Path) -> Iterator[Path]:
+    return (path for path in root.rglob("*") if path.suffix in ENDINGS and path.is_file())
 
 
 def _rows(text: str) -> list[list[str]]:

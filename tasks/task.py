@@ -309,9 +309,7 @@ class Columns(TypedDict, total=False):
     skip_empty: Annotated[bool, "true leaves rows without a text out; otherwise they are an error"]
     unique_by: Annotated[Texts, "columns; of rows that are equal in all of them the first is kept"]
     rationale: Annotated[str, "column of the spans of the text that support the label, between |"]
-    turn: Annotated[
-        str, "column of a turn's number in its dialogue (`group`), or of its time; default: the order of the file"
-    ]
+    turn: Annotated[str, "column of a turn's number or time in its dialogue (`group`); default: the order of the file"]
     speaker: Annotated[str, "column of who says a turn; default: two people take turns"]
     roles: Annotated[Table, "from speakers' names to `speaker` or `listener`; default: `speaker` is the first to speak"]
     only: Annotated[Texts, "speakers whose turns are rows; the others' stand in the context alone"]

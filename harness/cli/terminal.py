@@ -85,7 +85,9 @@ def folded(line: str, width: int) -> str:
     if len(line) <= width:
         return line
     start = cast("re.Match[str]", FIRST_COLUMN.match(line)).end()
-    start, below = (start, " " * start) if start <= width / 3 else (0, "  ")
+    longest = max(map(len, line[start:].split()), default=0)
+    is_apart = start <= width / 3 and start + longest <= width  # else the first column is folded with the rest
+    start, below = (start, " " * start) if is_apart else (0, "  " * bool(start))
     if (command := TYPED.search(line)) and len(command[0]) <= width - 2:
         return f"{folded(line[: command.start()].rstrip(), width)}\n  {command[0]}"
     parts = textwrap.wrap(

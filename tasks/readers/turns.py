@@ -61,8 +61,7 @@ def turns(task: Task, data: Path) -> Generator[RawRow, None, list[str]]:
     _check_entry(task)
     files, roles = data_files(task, data), task.columns.get("roles", {})
     every: list[tuple[str, str, list[_FileTurn]]] = []
-    matched: list[int | None] = []  # the turn of every label beside turns
-    apart = 0
+    matched, apart = list[int | None](), 0  # the turn of every label beside turns; dialogues whose rows stand apart
     for path, split in zip(files, sets_of_files(task), strict=True):
         dialogues: dict[str, list[_FileTurn]] = {}
         in_file = [*(_of_json(task, path, matched) if task.columns.get("turns") else _of_table(task, path))]
@@ -134,7 +133,7 @@ def _in_order(turns: Sequence[_FileTurn]) -> Sequence[_FileTurn]:
         if turn.turn is None:
             return turns
         if not math.isfinite(number := place_of(turn.turn)):
-            hint = "is not a number, nor a time as 2026-11-29T10:30; mend the row, or leave `turn` out"
+            hint = "is no number or ISO time; mend the row, or leave `turn` out"
             raise BadRow(f"{turn.where}: turn {quote(turn.turn)} {hint}")
         if (first := numbered.setdefault(number, turn)) is not turn:
             raise BadRow(f"{turn.where}: turn {turn.turn} of its dialogue is at {first.where}, too; mend one")

@@ -153,6 +153,7 @@ def test_the_worse_half_is_what_scores_less():
     assert trials._worse_half({0: 0.5, 1: 0.9, 2: math.nan, 3: 0.5, 4: 0.1}) == {4, 2}
     assert trials._worse_half({3: 0.5, 4: 0.5}) == {4}
     assert trials._worse_half({3: math.nan}) == set()
+    assert [epoch for epoch in range(1, 20) if trials._is_rung(epoch)] == [1, 2, 4, 8, 16]
 
 
 def test_a_stopped_search_ends_with_the_trials_of_one_that_was_not(one, store):

@@ -249,7 +249,7 @@ def test_annotators_that_contradict_each_other_on_a_turn_are_refused(tmp_path, s
         ('roles = { client = "boss" }\n', None, "`roles` has 'boss'; a role is speaker or listener"),
         ('dialogues = "logs"\n', None, "`dialogues` is for nested JSON"),
         ("", ("d7,2", "d7,1"), r"talk.csv:3: turn 1 of its dialogue is at "),
-        ("", ("d7,2", "d7,two"), "talk.csv:3: turn 'two' is not a number, nor a time as 2026-11-29T10:30; mend"),
+        ("", ("d7,2", "d7,two"), "talk.csv:3: turn 'two' is no number or ISO time; mend the row, or leave `turn` out"),
         ("", ("d7,2", ",2"), "talk.csv:3: dialogue is empty; every turn names its dialogue"),
     ],
 )
