@@ -9,7 +9,8 @@ rankings are permuted alike, and p is that of the largest among them (Westfall a
 Where tasks of a family are alike, in what they teach and in how they are ranked, tasks are no units that may change
 places, and this alone alarms in .16 of simulated grids (docs/similarity.md). So in a second null what is typical of
 pairs of families changes places with families, and what tells tasks of a family apart with the tasks within it. The
-larger p counts.
+larger p counts. Tasks change places with those that serve in the same roles, families with those that have tasks in the
+same roles: where few tasks are targets, a ranking has no number for the others in that role.
 
 A budget is replay on a finished grid. Every target trains one candidate more at a time, in an order that is known
 before (random, the size of the intermediate's data, its family, a stored similarity) or that follows the transfers
@@ -55,21 +56,21 @@ def p_of_orders(
     shown = [name for name in names if name in grid.orders]
     if not shown or not grid.targets:
         return pd.DataFrame({"p": np.nan, "p_corrected": np.nan}, index=list(names))
-    values = np.stack([grid.orders[name] for name in shown])
-    moved = _arrangements(grid.roles)
+    known = np.stack([grid.orders[name] for name in shown])
+    values, moved = _without_gaps(known), _arrangements(grid.roles)
     blocks = np.array_split(moved, -(-len(moved) // BLOCK))
     share, joint = _shares(np.concatenate([grid.mean_ndcg(values, block) for block in blocks]))
     codes = np.unique([family[task] for task in grid.tasks], return_inverse=True)[1]
-    if codes.max() + 1 >= FEWEST_FAMILIES:
+    families, tasks = _family_arrangements(codes, grid.roles)
+    if len(np.unique(families, axis=0)) >= factorial(FEWEST_FAMILIES):
         # Mean NDCG [draws, rankings], the observed first, where families change places, and tasks within families.
-        filled = np.where(np.isfinite(values), values, np.nanmean(values, axis=(1, 2), keepdims=True))
-        typical = np.stack([family_typical(value, codes) for value in filled])
+        typical = np.stack([family_typical(value, codes) for value in known])
         residuals = values - typical[:, codes[:, None], codes]
-        total, arranged = np.empty((FAMILY_DRAWS + 1, len(values))), _family_arrangements(codes)
+        total = np.empty((FAMILY_DRAWS + 1, len(values)))
         for draws in np.array_split(np.arange(FAMILY_DRAWS + 1), -(-FAMILY_DRAWS // BLOCK)):
-            families, tasks = arranged[0][draws], arranged[1][draws]
-            between = typical[:, families[:, codes][:, :, None], families[:, codes][:, None]]
-            total[draws] = grid.mean_ndcg_of(residuals[:, tasks[:, :, None], tasks[:, None]] + between)
+            drawn, order = families[draws][:, codes], tasks[draws]
+            between = typical[:, drawn[:, :, None], drawn[:, None]]
+            total[draws] = grid.mean_ndcg_of(residuals[:, order[:, :, None], order[:, None]] + between)
         of_families = _shares(total)
         share, joint = (np.maximum(pair, other) for pair, other in zip((share, joint), of_families, strict=True))
     return pd.DataFrame({"p": share, "p_corrected": joint}, index=shown).reindex(list(names))
@@ -88,25 +89,46 @@ def _shares(draws: Array) -> tuple[Array, Array]:
 def family_typical(values: Array, family: Array) -> Array:
     """What is typical of two families [families, families]: the mean of their pairs in values [tasks, tasks].
 
-    A family of one task has no pair of its own; it gets the mean of the families that have one.
+    A family of one task has no pair of its own; it gets the mean of the families that have one, and so do families of
+    which no pair is defined, which no order asks for.
     """
     members = [family == number for number in range(family.max() + 1)]
-    off = ~np.eye(len(values), dtype=bool)  # a task with itself is no pair
-    pairs = [[values[np.outer(first, other) & off] for other in members] for first in members]
+    known = np.isfinite(values) & ~np.eye(len(values), dtype=bool)  # a task with itself is no pair
+    pairs = [[values[np.outer(first, other) & known] for other in members] for first in members]
     typical = np.array([[block.mean() if block.size else np.nan for block in row] for row in pairs])
-    single = np.isnan(typical)
-    within = np.diag(typical)[~np.diag(single)]
-    return np.where(single, within.mean() if within.size else values[off].mean(), typical)
+    within = np.diag(typical)[~np.isnan(np.diag(typical))]
+    return np.where(np.isnan(typical), within.mean() if within.size else values[known].mean(), typical)
 
 
-def _family_arrangements(codes: Array) -> tuple[Array, Array]:
+def _without_gaps(values: Array) -> Array:
+    """Values [rankings, tasks, tasks] with what a row and a column let expect where a pair has none.
+
+    An order may move such a place onto a finished pair. A task with itself is none, and stays undefined.
+    """
+    known = np.isfinite(values)
+    row, column, mean = (
+        np.where(known, values, 0).sum(axis, keepdims=True) / np.maximum(known.sum(axis, keepdims=True), 1)
+        for axis in (2, 1, (1, 2))
+    )
+    return np.where(known | np.eye(values.shape[1], dtype=bool), values, row + column - mean)
+
+
+def _family_arrangements(codes: Array, roles: Sequence[Array]) -> tuple[Array, Array]:
     """Orders of families [draws, families] and of tasks that stay in them [draws, tasks], their own first."""
-    rng, count = np.random.default_rng(ORDER_SEED), int(codes.max()) + 1
-    families = np.vstack([np.arange(count), task_orders(count, FAMILY_DRAWS, rng)])
-    tasks = np.tile(np.arange(len(codes)), (FAMILY_DRAWS + 1, 1))
-    for order in tasks[1:]:
-        order[np.argsort(codes, kind="stable")] = np.lexsort((rng.random(len(codes)), codes))
-    return families, tasks
+    rng, role = np.random.default_rng(ORDER_SEED), np.empty_like(codes)
+    for number, tasks in enumerate(roles):
+        role[tasks] = number
+    serves = np.zeros((codes.max() + 1, len(roles)), bool)
+    serves[codes, role] = True
+    families = np.tile(np.arange(len(serves)), (FAMILY_DRAWS + 1, 1))
+    for kind in np.unique(serves, axis=0):
+        alike = np.flatnonzero((serves == kind).all(axis=1))
+        families[1:, alike] = alike[task_orders(len(alike), FAMILY_DRAWS, rng)]
+    unit = codes * len(roles) + role
+    orders = np.tile(np.arange(len(codes)), (FAMILY_DRAWS + 1, 1))
+    for order in orders[1:]:
+        order[np.argsort(unit, kind="stable")] = np.lexsort((rng.random(len(unit)), unit))
+    return families, orders
 
 
 class _OrderGrid:

@@ -254,6 +254,45 @@ def test_families_change_places_and_tasks_within_them_and_the_larger_p_counts():
     assert p_of_orders(*pairs(score, mine=order), ["mine"], FEWEST, few).p["mine"] == alone
 
 
+def test_in_a_rectangle_families_change_places_with_those_that_have_targets_as_they_have():
+    rng = np.random.default_rng(3)
+    family = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 5])  # the first of each of four families is a target
+    targets = [0, 2, 4, 6]
+    order = rng.normal(size=(6, 6))[np.ix_(family, family)] + 0.5 * rng.normal(size=(11, 11))
+    score = order + 2 * rng.normal(size=(11, 11))
+
+    def places(first, other):
+        return [(i, t) for t in targets for i in range(11) if i != t and (family[i], family[t]) == (first, other)]
+
+    typical = np.array([[np.mean([order[p] for p in places(f, o)] or [np.nan]) for o in range(6)] for f in range(6)])
+    own = order - typical[np.ix_(family, family)]
+
+    def mean(moved):
+        drawn = typical[np.ix_(moved, moved)][np.ix_(family, family)] + own
+        values = []
+        for target in targets:
+            others = [i for i in range(11) if i != target]
+            scores = score[others, target]
+            values.append(ndcg_score([(scores - scores.min()) / np.ptp(scores)], [drawn[others, target]]))
+        return np.mean(values)
+
+    means = [mean([*first, *last]) for first in permutations(range(4)) for last in ([4, 5], [5, 4])]
+    assert max(means) <= 1
+    of_families = (np.array(means) >= mean(range(6)) - 1e-12).mean()
+    ranked, gains = (frame[frame.target.isin([f"t{t}" for t in targets])] for frame in pairs(score, mine=order))
+    names = {f"t{number}": f"family {code}" for number, code in enumerate(family)}
+    both, alone = (p_of_orders(ranked, gains, ["mine"], FEWEST, of).p["mine"] for of in (names, ALONE))
+    assert alone < both == pytest.approx(of_families, abs=0.06)  # of 499 draws
+
+
+def test_pairs_that_are_not_there_do_not_hide_a_ranking_that_is_right():
+    rng = np.random.default_rng(8)
+    score = rng.normal(size=(10, 10))
+    ranked, gains = pairs(score, mine=score + 0.5 * rng.normal(size=(10, 10)))
+    is_there = rng.random(len(gains)) < 0.8
+    assert p_of_orders(ranked[is_there], gains[is_there], ["mine"], FEWEST, ALONE).p["mine"] == 1 / 1000
+
+
 def test_the_correction_is_by_the_largest_of_all_rankings():
     rng = np.random.default_rng(5)
     score = rng.normal(size=(5, 5))
@@ -300,6 +339,22 @@ def test_random_numbers_are_called_better_in_one_grid_of_twenty(tasks, kind):
         shape = (tasks, 1) if kind.startswith("one") else (tasks, tasks)
         order = np.broadcast_to(rng.normal(size=shape), (tasks, tasks))
         wrong += p_of_orders(*pairs(score, mine=order), ["mine"], FEWEST, ALONE).p["mine"] <= 0.05
+    assert wrong / grids <= 0.05 + 2.6 * np.sqrt(0.05 * 0.95 / grids)
+
+
+@pytest.mark.simulation
+def test_in_a_rectangle_of_unequal_families_random_numbers_are_called_better_in_one_grid_of_twenty():
+    rng, grids, wrong = np.random.default_rng(30), 200, 0
+    family = np.repeat(np.arange(12), [1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 5, 6])
+    targets = [f"t{number}" for number in (0, 4, 6, 9, 12, 15, 16, 20, 27)]
+    names = {f"t{number}": f"family {code}" for number, code in enumerate(family)}
+    for _ in range(grids):
+        score, order = (
+            rng.normal(size=(30, 1)) + rng.normal(size=(12, 12))[np.ix_(family, family)] + rng.normal(size=(30, 30))
+            for _ in range(2)
+        )
+        ranked, gains = (frame[frame.target.isin(targets)] for frame in pairs(score, mine=order))
+        wrong += p_of_orders(ranked, gains, ["mine"], FEWEST, names).p["mine"] <= 0.05
     assert wrong / grids <= 0.05 + 2.6 * np.sqrt(0.05 * 0.95 / grids)
 
 
