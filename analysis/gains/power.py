@@ -217,7 +217,8 @@ def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
         through_groups = part.standard_error**2 - part.seed_error**2
         facts = dict(zip(WHERE, where, strict=True))
         alone = part.df[part.seed_error == 0]  # of the groups alone, else they less 1
-        groups_df = float(alone.median() if len(alone) else part.n_groups.median() - 1)
+        groups = part.get("effective_groups", part.n_groups).fillna(part.n_groups)
+        groups_df = float(alone.median() if len(alone) else groups.median() - 1)
         facts |= {"n_pairs": len(part), "groups": through_groups.median(), "groups_df": groups_df}
         # Printed or made-up gains know of no answers: their error through groups is the same for every size.
         alike = np.sqrt(max(facts["groups"], 0.0))

@@ -17,6 +17,7 @@ import pandas as pd
 from adapters_store.key import key_of
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest
+from analysis.gains.significance import LEVEL
 from analysis.ratings.themes import MARGIN
 from analysis.results.results import Results
 from analysis.tables import Declared
@@ -183,6 +184,23 @@ def permutation_p(observed: float, null: Sequence[float] | Array) -> float:
     return float((1 + (drawn >= observed - TIE).sum()) / (1 + len(drawn)))
 
 
+def not_rejected(tried: Array, ps: Array, level: float = LEVEL) -> tuple[float, float]:
+    """The outermost of values that are tried in rising order [n] and whose p [n] is above the level.
+
+    Ends lie between values tried, by log p; infinite where the last is not rejected.
+    """
+    accepted = np.flatnonzero(ps > level)
+    ends = []
+    for inside, step in ((accepted[0], -1), (accepted[-1], 1)):
+        outside = inside + step
+        if not 0 <= outside < len(tried):
+            ends.append(float(np.inf * step))
+            continue
+        near, far = np.log(ps[[inside, outside]]) - np.log(level)
+        ends.append(float(tried[inside] + (tried[outside] - tried[inside]) * near / (near - far)))
+    return ends[0], ends[1]
+
+
 @dataclass(frozen=True)
 class Specification:
     """Which question is asked of a grid: what is explained, and from which cells and raters.
@@ -321,7 +339,7 @@ class Grid:
 
 def grid_of(results: Results, specification: Specification, similarities: pd.DataFrame | None = None) -> Grid:
     """The arrays of one specification; what cannot be used is masked or left out, and noted."""
-    gains, notes = _cells(results.gains, specification.cells)
+    gains, notes = chosen_cells(results.gains, specification.cells)
     values, errors = _outcomes(gains, specification.outcome)
     facts, kinds, left_out = _facts(results, similarities, specification.without_rater)
     rated = [facts[name] for name, kind in kinds.items() if kind == CONSTRUCT]
@@ -372,7 +390,7 @@ def _left_out_notes(
         yield f"tasks without ratings are left out: {', '.join(unrated)}"
 
 
-def _cells(gains: pd.DataFrame, which: str) -> tuple[pd.DataFrame, list[str]]:
+def chosen_cells(gains: pd.DataFrame, which: str) -> tuple[pd.DataFrame, list[str]]:
     """The rows to use, with a note on those that are not."""
     if which == "all":
         return gains, []

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.gains.significance import LEVEL, p_text
+from analysis.gains.significance import p_text
 from analysis.importance.detection import smallest_slopes, spread
 from analysis.importance.grid import (
     CONSTRUCT,
@@ -17,6 +17,7 @@ from analysis.importance.grid import (
     Specification,
     features_of,
     grid_of,
+    not_rejected,
     specifications,
 )
 from analysis.importance.mixed_test import DISTANCE, OVERLAP, SIGNED, MixedTest, Overlaps, why_not
@@ -175,19 +176,6 @@ class _Tried:
     def p(self) -> Array:
         return np.asarray(np.maximum(self.p_ratio, self.p_families))
 
-    def interval(self, construct: int, level: float = LEVEL) -> tuple[float, float]:
-        """The outermost slopes that are not rejected, between those tried; infinite where the last is not."""
-        slopes, accepted = self.slopes[construct], self.ps[construct] > level
-        first, last = int(np.argmax(accepted)), len(slopes) - 1 - int(np.argmax(accepted[::-1]))
-        ends = []
-        for inside, outside in ((first, first - 1), (last, last + 1)):
-            if outside < 0 or outside >= len(slopes):
-                ends.append(np.inf * (outside - inside))
-                continue
-            near, far = (np.log(self.ps[construct, k]) - np.log(level) for k in (inside, outside))
-            ends.append(slopes[inside] + (slopes[outside] - slopes[inside]) * near / (near - far))
-        return float(ends[0]), float(ends[1])
-
 
 def _trial(test: MixedTest, question: str, overlaps: Overlaps) -> _Tried:
     """The answer to one question, with the p of every slope around its estimate."""
@@ -218,7 +206,8 @@ def _row(
     """One rating and question as a row of SLOPES."""
     step = test.deviations[construct]
     effect = test.effect(question, construct)[..., None] * tried.slope[construct]
-    low, high = (end / step if np.isfinite(end) else np.nan for end in tried.interval(construct))
+    ends = not_rejected(tried.slopes[construct], tried.ps[construct])
+    low, high = (end / step if np.isfinite(end) else np.nan for end in ends)
     other, correlation = _overlap(test, construct)
     row = {
         "question": question,

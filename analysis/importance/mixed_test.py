@@ -395,15 +395,15 @@ class MixedTest:
 
 def why_not(grid: Grid) -> str | None:
     """Why the gains of a grid cannot be tested; None if they can."""
-    counts = len(grid.tasks), len(grid.families)
+    counts = len(grid.tasks), len(np.unique(grid.family[grid.mask.any(axis=0)]))  # families of targets
     if not grid.constructs:
         return "no task has ratings"
     if counts[0] < FEWEST_TASKS or counts[1] < FEWEST_FAMILIES:
         has = counted(max(0, counts[1] - 1), "degree of freedom", "degrees of freedom")
         return (
-            f"{counted(counts[0], 'task')} in {counted(counts[1], 'family')}, whose slopes leave {has} for a test over"
-            f" families of targets; it needs {FEWEST_TASKS} tasks and {FEWEST_FAMILIES} families, which leave"
-            f" {FEWEST_FAMILIES - 1}"
+            f"{counted(counts[0], 'rated task')}, with targets of {counted(counts[1], 'family')}, whose slopes leave"
+            f" {has} for a test over families of targets; it needs {FEWEST_TASKS} tasks and targets of"
+            f" {FEWEST_FAMILIES} families, which leave {FEWEST_FAMILIES - 1}"
         )
     effects = Effects.of(grid)
     if effects.count < FEWEST_TASKS - 1 or effects.left < 1:

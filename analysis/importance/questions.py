@@ -40,6 +40,7 @@ from adapters_store.store import Store
 from analysis.gains.cells import Manifest, Predictions, columns, planned_cells
 from analysis.gains.corrections import holm
 from analysis.gains.significance import LEVEL, FloatArray, Groups
+from analysis.importance.grid import not_rejected
 from analysis.importance.mixed_test import SIGNED
 from analysis.ratings.themes import SEED, Chance, Classes, numbers_of
 from analysis.tables import Declared, framed
@@ -218,6 +219,11 @@ def over_unrelated(layout: Rectangle, *, draws: int = DRAWN, seed: int = SEED) -
     if not classes.is_testable or classes.of_family.max() + 1 < FEWEST_FAMILIES:
         yield PartAnswer(part, unit, why_not=f"fewer than {FEWEST_FAMILIES} families of intermediates")
         return
+    counted = layout.mask & (layout.weights > 0)
+    design, _ = _both_roles(counted, layout.weights)
+    if np.linalg.matrix_rank(design) < len(counted) + counted.any(axis=0).sum() - 1:
+        yield PartAnswer(part, unit, why_not="no chain of finished pairs ties all intermediates to one another")
+        return
     # The first set is observed, the second has lost the estimated difference, so that its variance is that of either
     # kind, and the others have lost a difference each: the interval holds those after which none is left to be seen.
     effects, is_about = layout.effects[kept], (kinds[kept] == 0).astype(float)
@@ -230,11 +236,11 @@ def over_unrelated(layout: Rectangle, *, draws: int = DRAWN, seed: int = SEED) -
 
     first = chance(np.array([0.0, difference]))
     reach = float(first.differences[number, 1])
-    lost = difference + reach * np.linspace(-WIDEST, WIDEST, STEPS)
-    held = lost[chance(lost).p[number] > LEVEL] if reach > 0 else np.full(1, difference)
+    tried = np.unique([0.0, *(difference + reach * np.linspace(-WIDEST, WIDEST, STEPS))])
+    low, high = not_rejected(tried, chance(tried).p[number]) if reach > 0 else (difference, difference)
     seen = reach * (1 + float(ndtri(POWER) / ndtri(1 - LEVEL / 2)))
     p = float(first.p[number, 0])
-    yield PartAnswer(part, unit, difference, float(held.min()), float(held.max()), p, seen, len(kept))
+    yield PartAnswer(part, unit, difference, low, high, p, seen, len(kept))
 
 
 def over_controls(layout: Rectangle) -> Iterator[PartAnswer]:

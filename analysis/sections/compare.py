@@ -182,7 +182,7 @@ def compared_gains(a: Side, b: Side) -> pd.DataFrame:
     both = both.merge(shared, on=PAIR, how="left", sort=False)
     both["is_same_items"] = both.covariance.notna()
     both["p_difference"] = p_of_differences(both)
-    both["conditional"] = (both.seed_error_a == 0) | (both.seed_error_b == 0)
+    both["conditional"] = ~((both.seed_error_a > 0) & (both.seed_error_b > 0))  # of printed scores it is not known
     both["is_same_sign"] = np.sign(both.points_a) == np.sign(both.points_b)
     tested = (both.conclusion_a != UNTESTED) & (both.conclusion_b != UNTESTED)
     both["is_flipped"] = tested & (both.conclusion_a != both.conclusion_b)

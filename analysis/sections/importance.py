@@ -14,7 +14,7 @@ from analysis.figures.drawing import Drawing
 from analysis.figures.paper_figures import change, choices_of_slopes, profile_figure
 from analysis.gains.significance import LEVEL, p_text
 from analysis.importance import paper_mode, questions
-from analysis.importance.grid import features_of
+from analysis.importance.grid import chosen_cells, features_of
 from analysis.importance.mixed import NOT_TESTED, Mixed, mixed, slopes_by_choice
 from analysis.importance.mixed_test import DISTANCE, SIGNED
 from analysis.importance.question import PUBLISHED, Question
@@ -353,10 +353,11 @@ def score_matrix(results: Results, metric: str) -> pd.DataFrame:
 
 DECLARED = "Declared questions"
 DECLARED_TEXT = (
-    "Each has a single test (docs/what-explains-gains.md). p is corrected for the parts of a question, and not for"
-    " other questions. Seen from: the smallest effect that four of five such studies would find; a smaller one may be"
-    " there. Units: the families that the error comes from, or the tasks where unrelated ones are compared. Beside the"
-    " answer stands what the estimate would be without the tasks of any one family."
+    "Each has a single test (docs/what-explains-gains.md), of the cells that are counted above. p is corrected for the"
+    " parts of a question, and not for other questions. Seen from: the smallest effect that four of five such studies"
+    " would find; a smaller one may be there. Units: the families that the error comes from, or the tasks where"
+    " unrelated ones are compared. Beside the answer stands what the estimate would be without the tasks of any one"
+    " family."
 )
 DECLARED_COLUMNS = (
     Column("question", lambda row: questions.QUESTIONS[row["question"]]),
@@ -380,17 +381,17 @@ def declared(study: StudyResults, question: Question, slopes: pd.DataFrame | Non
     if not names:
         return None
 
+    gains, _ = chosen_cells(study.gains, question.primary.specification.cells)
+
     def compute() -> dict[str, Any]:
         tasks = question.results.tasks
-        layout = questions.layout_of(
-            study.store, study.manifest, study.gains, study.controls, study.similarities, tasks
-        )
+        layout = questions.layout_of(study.store, study.manifest, gains, study.controls, study.similarities, tasks)
         return {
             "answers": questions.answers(layout, names, slopes),
             "without": questions.without_families(layout, names),
         }
 
-    inputs = {"names": list(names), "gains": study.gains, "controls": study.controls, "slopes": slopes}
+    inputs = {"names": list(names), "gains": gains, "controls": study.controls, "slopes": slopes}
     parts = question.kept.parts("declared questions", {**inputs, "alike": study.similarities}, compute)
     answered, without = parts["answers"], parts["without"]
     shown = answered.assign(

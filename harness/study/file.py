@@ -203,6 +203,12 @@ def check(study: StudyConfig, where: str) -> None:
         )
     if unknown := sorted(set(study.task) - set(study.tasks)):
         raise BadStudy(f"{where}: [task.{unknown[0]}] is not among the study's tasks{nearest(unknown[0], study.tasks)}")
+    if (asked := study.analysis) and set(asked.questions) - {"ratings"}:
+        if (asked.outcome, asked.weights) != (Analysis.outcome, Analysis.weights):
+            raise BadStudy(
+                f"{where}: analysis.questions are asked of gains in {Analysis.outcome}, weighed by"
+                f" {Analysis.weights}; leave out analysis.outcome and analysis.weights, or ask of ratings alone"
+            )
     _check_loss(study, where)
     _check_method(study, where)
     check_merged(study, where)

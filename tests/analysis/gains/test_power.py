@@ -100,12 +100,14 @@ def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path):
         for name in ("", "role", "distress")
     )
     row = found.loc["hope"]
+    own = frame[frame.target == "hope"]
     assert (row.n_pairs, row.n_seeds, row.groups_df) == (2, 4, 23)
+    few = power.spreads(frame.assign(effective_groups=3.0), cells(store, manifest))
+    assert (few.groups_df == 2).all()  # what the test of such a gain has
     assert row.baseline == pytest.approx(base.var(ddof=1))
     assert row.transfer == pytest.approx((role.var(ddof=1) + distress.var(ddof=1)) / 2)
     covariances = [np.cov(base[:3], one)[0, 1] for one in (role, distress)]
     assert row.shared == pytest.approx(np.mean(covariances))
-    own = frame[frame.target == "hope"]
     assert row.groups == pytest.approx((own.standard_error**2 - own.seed_error**2).median())
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from analysis.importance import questions
-from analysis.importance.grid import UNDECLARED
+from analysis.importance.grid import UNDECLARED, Specification
 from analysis.importance.question import of_study
 from analysis.importance.questions import Rectangle, answers
 from analysis.manuscript.frames import read_data, stored_study, write_data
@@ -107,6 +107,25 @@ def test_unrelated_tasks_are_held_against_direct_and_abstract_ones_together():
     assert row.p <= 0.05 and row.low > 0 and row.units == 8
     no_kind = answers(layout(theme=dict.fromkeys(FAMILY, "direct")), ["unrelated"]).iloc[0]
     assert no_kind.why_not == "no intermediates of both kinds" and np.isnan(no_kind.p)
+
+
+def test_the_interval_of_unrelated_tasks_ends_where_what_it_has_lost_is_rejected():
+    rng = np.random.default_rng(3)
+    is_about = np.array([THEME[task] in ("direct", "abstract") for task in FAMILY], dtype=float)[:, None]
+    known = layout(points=is_about + rng.normal(size=(8, 1)) + 0.1 * rng.normal(size=(8, 5)))
+    row = answers(known, ["unrelated"]).iloc[0]
+    for end, outward in ((row.low, -1), (row.high, 1)):
+        for part in (-0.005, 0.005):
+            lost = end + outward * part * (row.high - row.low)
+            moved = replace(known, points=known.points - is_about * lost)
+            assert (answers(moved, ["unrelated"]).p[0] > 0.05) == (part < 0)
+
+
+def test_intermediates_that_no_chain_of_pairs_ties_are_not_compared():
+    rows = np.arange(8)[:, None]
+    apart = layout(points=np.where((rows < 4) == (np.arange(5) < 2), 3.0 * (rows < 4), np.nan))
+    assert answers(apart, ["unrelated"]).why_not[0].startswith("no chain of finished pairs")
+    assert answers(layout(), ["unrelated"]).why_not[0] == ""
 
 
 def test_controls_are_held_against_means_over_families_of_either_side():
@@ -255,6 +274,19 @@ def test_a_page_answers_what_its_study_declared_and_no_other_question(study, tmp
     assert questions.QUESTIONS["pair"] in text and "cannot be answered: not measured for every pair" in text
     assert set(section.frames["declared_without"].without) == {"x", "y", "z"}
     assert declared(study, replace(asked, primary=UNDECLARED), None) is None
+
+
+def test_cells_that_a_declaration_leaves_out_are_not_asked(study, tmp_path):
+    asked = of_study(study, tmp_path)
+    without = replace(asked.primary, specification=Specification(cells="not collapsed"))
+    marked = replace(study)
+    marked.__dict__["gains"] = study.gains.assign(collapsed=study.gains.intermediate == "bb")
+    kept = study.gains[study.gains.intermediate != "bb"]
+    tasks = asked.results.tasks
+    expected = questions.layout_of(study.store, study.manifest, kept, study.controls, study.similarities, tasks)
+    frame = declared(marked, replace(asked, primary=without), None).frames["declared_questions"]
+    pd.testing.assert_frame_equal(frame, answers(expected, NAMES))
+    assert not frame.equals(declared(marked, asked, None).frames["declared_questions"])
 
 
 def test_a_manuscript_prints_every_answer_and_names_its_numbers(study, tmp_path):

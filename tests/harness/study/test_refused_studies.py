@@ -34,6 +34,10 @@ REFUSED = [
     ("analysis.draws=9", "analysis.draws 9 is not a whole number from 19"),
     ("analysis.margin=0", "analysis.margin 0 is not a number above 0"),
     ('analysis.questions=["pairs"]', r"analysis.questions\[0\] 'pairs' is not one of .*; did you mean 'pair'"),
+    *(
+        (f'analysis.questions=["ratings", "pair"]; analysis.{name}', "of gains in points, weighed by inverse variance")
+        for name in ('outcome="ranks"', 'weights="equal"')
+    ),
     ('keep="none"', "keep 'none' is not one of all, adapters, baselines"),
     ('slurm.partion="x"', "'slurm.partion'; did you mean 'slurm.partition'"),
     # schedulers

@@ -162,13 +162,21 @@ def test_three_families_get_an_answer_that_names_its_degrees_of_freedom(publishe
     assert answer.slopes.why.str.contains("2 degrees of freedom").all()
 
 
+def test_targets_of_one_family_get_a_reason_however_many_families_teach_them(published):
+    family = published.tasks.set_index("task").family
+    gains = published.gains[published.gains.target.map(family) == "empathetic_dialogues"]
+    answer = mixed(replace(published, gains=gains))
+    assert "with targets of 1 family, whose slopes leave 0 degrees of freedom" in answer.headline
+    assert (answer.slopes.verdict == NOT_TESTED).all()
+
+
 def test_two_families_get_a_reason(published):
     tasks = published.tasks[published.tasks.family.isin(["wassa", "epitome"])]
     answer = mixed(_only(published, tasks))
     assert answer.headline.startswith(
-        f"nothing can be said: {len(tasks)} tasks in 2 families, whose slopes leave 1 degree of freedom"
+        f"nothing can be said: {len(tasks)} rated tasks, with targets of 2 families, whose slopes leave 1 degree of"
     )
-    assert answer.headline.endswith("it needs 5 tasks and 3 families, which leave 2")
+    assert answer.headline.endswith("it needs 5 tasks and targets of 3 families, which leave 2")
     assert (answer.slopes.verdict == NOT_TESTED).all()
     assert answer.profile.empty
 

@@ -266,6 +266,8 @@ def test_the_command_writes_page_frames_and_figure(root, tmp_path, capsys):
 
 
 def test_the_printed_scores_are_compared_without_conclusions(tmp_path, capsys):
+    printed = side_of_published()
+    assert compared_gains(printed, printed).conditional.all()
     assert main(["study", "compare", "published", "published", "--out", str(tmp_path)]) == 0
     headline, path, _, following = capsys.readouterr().out.splitlines()
     assert headline == "306 gains in both studies; half of them differ by more than 0.0 points. None is tested in both."
