@@ -13,7 +13,7 @@ from tasks.readers.raw import Raw
 from tasks.readers.rows import SETS
 from tasks.readers.turns import place_of
 
-LOOKED_AT = 2000  # rows; enough to distinguish a label from a text
+LOOKED_AT = 2000  # rows; enough to distinguish a label from a text; of the label itself all are looked at
 # Words in the names of columns, the likeliest first; ``dialogId`` and ``dialog_id`` have the words dialog and id.
 OF_GROUPS = (
     *("group", "dialog", "dialogue", "conversation", "conv", "transcript", "session", "chat", "call", "interview"),
@@ -46,6 +46,12 @@ PERCENT = re.compile(r"[+-]?\d+(?:\.\d+)?\s*%")
 def cells_of(raw: Raw, column: str) -> list[str]:
     """The first cells of a column that are not empty."""
     return [cell for (cell,) in first_rows(raw, column) if cell]
+
+
+def all_rows(raw: Raw, *columns: str) -> list[tuple[str, ...]]:
+    """The cells of these columns in all rows, without the space around them."""
+    positions = [raw.column(name) for name in columns]
+    return [tuple([cells[position].strip() for position in positions]) for cells in raw.rows]
 
 
 def first_rows(raw: Raw, *columns: str) -> list[tuple[str, ...]]:
@@ -121,7 +127,8 @@ def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool 
         elif is_named(name, (*OF_TURNS, *OF_TIMES)) and cells and all(map(_are_places, distinct)):
             if by_annotators or sum(map(len, distinct)) == sum(map(len, cells)):  # different ones in every group
                 numbers.append(name)
-    numbers.sort(key=lambda name: not is_named(name, OF_TURNS))
+    ranks = (*OF_TURNS, *OF_TIMES)  # a turn's number restarts in a dialogue, that of a line of the file need not
+    numbers.sort(key=lambda name: min(ranks.index(word) for word in words_of(name) if word in ranks))
     if not is_named(group, OF_DIALOGUES) or not (speakers or numbers):
         return {}
     return {part: names[0] for part, names in (("turn", numbers), ("speaker", speakers)) if names}
@@ -185,10 +192,9 @@ def scale(cells: Sequence[str]) -> list[str]:
     return []
 
 
-def missing(cells: Sequence[str]) -> dict[str, float]:
-    """Labels that often mean that there is none, with their share."""
-    counts = Counter(cells)
-    return {name: count / len(cells) for name, count in counts.items() if name.casefold() in MISSING}
+def missing(cells: Iterable[str]) -> Counter[str]:
+    """Labels that often mean that there is none, with how often they occur."""
+    return Counter(cell for cell in cells if cell.casefold() in MISSING)
 
 
 def labels(raw: Raw, taken: Sequence[str]) -> Mapping[str, int]:
@@ -225,8 +231,8 @@ def _is_other(name: str, cells: Sequence[str], *, is_number: bool) -> bool:
 
 
 def numbers(cells: Iterable[str]) -> list[float] | None:
-    """The cells as numbers; None if one of them is none."""
+    """The cells as numbers; None if one of them is none, or a code such as ``3_4``, which Python reads as 34."""
     try:
-        return [float(cell) for cell in cells]
+        return [float(cell.replace("_", "no number")) for cell in cells]
     except ValueError:
         return None

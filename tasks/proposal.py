@@ -20,8 +20,10 @@ from pathlib import Path
 from tasks import columns
 from tasks.columns import FEWEST_STEPS, LOOKED_AT, MOST_CLASSES, cells_of, repeats
 from tasks.errors import BadRow
+from tasks.plain_text import counted
 from tasks.readers.labels import DECIMAL_COMMA, LISTED, TRUTH, names_in_list, normalise
 from tasks.readers.raw import COLUMNAR, CONVERTED, JSON_LINES, SEPARATOR_LINE, Raw, ending_of, read_raw
+from tasks.readers.rows import BESIDE
 from tasks.readers.streams import decodes, open_bytes, read_text
 from tasks.task import COMBINED, why_taken
 
@@ -47,6 +49,7 @@ SCALES = ("level", "rating", "score", "stars", "degree", "intensity")
 SEPARATORS = ("|", ";", ",")
 SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARABIC": "ar", "HEBREW": "he",
            "CYRILLIC": "ru", "DEVANAGARI": "hi", "GREEK": "el", "THAI": "th"}  # fmt: skip
+MOST_STEPS = 11  # of a scale of whole numbers
 SHORT_CELL = 40  # characters; longer cells may be text, which is never shown
 
 
@@ -115,9 +118,9 @@ def proposal(file: ReadableFile, stated: Mapping[str, object], guessed: Sequence
     if "text" in fields and "language" not in fields:
         fields |= _language(cells_of(file.raw, str(fields["text"])))
     label = fields.get("label")
-    if isinstance(label, str) and fields.get("kind") != "multilabel" and "drop_labels" not in fields:
-        if not all(file.raw.cells(label)):
-            fields["drop_labels"] = [""]  # of several labels none is an answer, too
+    if isinstance(label, str) and fields.get("kind") != "multilabel" and not all(file.raw.cells(label)):
+        dropped = fields.get("drop_labels", [])  # of several labels none is an answer, too
+        fields["drop_labels"] = sorted({"", *dropped}) if isinstance(dropped, list) else dropped
     others = (name for name in file.raw.header if name not in _columns_of(fields))
     if sets := next((name for name in others if columns.names_sets(cells_of(file.raw, name))), ""):
         fields["split_column"] = sets
@@ -146,9 +149,10 @@ def _only(raw: Raw, fields: Mapping[str, object], speaker: str) -> dict[str, obj
     """The speakers whose turns have a label, where those of others have none or say so (``n/a``)."""
     if not speaker:
         return {}
-    pairs = set(columns.first_rows(raw, speaker, str(fields["label"])))
+    pairs = set(columns.all_rows(raw, speaker, str(fields["label"])))
     names = {name for name, label in pairs if label.casefold() not in ("", *columns.MISSING)}
-    return {"only": sorted(names)} if 0 < len(names) < len({name for name, _ in pairs}) else {}
+    are_few = 0 < len(names) < min(len({name for name, _ in pairs}), MOST_LISTED)
+    return {"only": sorted(names)} if are_few else {}
 
 
 def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
@@ -164,7 +168,24 @@ def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
         lines.append(f"texts that are not read: {', '.join(texts)}; what was said before is `context`")
     if any("\0" in cell for name in used if name in raw.header for cell in cells_of(raw, name)):
         lines.append("cells hold NUL characters (U+0000), which no text has: is it the file's encoding, or damage?")
+    delimiter = file.delimiter or ("\t" if ending_of(raw.path) == ".tsv" else ",")
+    if swallowed := sum(_holds_lines(cell, delimiter, len(raw.header)) for cells in raw.rows for cell in cells):
+        lines.append(
+            f"{counted(swallowed, 'cell')} of several lines that would be rows by themselves: is a quote not closed, or"
+            " part of a text? Write quotes in texts twice"
+        )
+    if file.encoding == "cp1252":
+        lines.append(
+            "the file is not UTF-8, and is read as cp1252 (Western European), which is a guess: look at its texts, and"
+            " write the right `encoding` in the entry"
+        )
     lines += _ungrouped(raw, fields, taken)
+    times = [name for name in raw.header if columns.is_named(name, (*columns.OF_TURNS, *columns.OF_TIMES))]
+    if fields.get("reader") == "turns" and "turn" not in fields and (unused := [n for n in times if n not in taken]):
+        lines.append(
+            f"turns stand in the order of the file: {', '.join(unused)} cannot order them, being no numbers or ISO"
+            " times, or the same twice in a dialogue"
+        )
     lines += _odd_labels(raw, fields)
     is_row_of_each = isinstance(fields.get("label"), list) and repeats(raw, str(fields["text"]))
     if is_row_of_each and (who := columns.annotator(raw, taken)):
@@ -210,18 +231,23 @@ def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
     label = fields.get("label")
     if not isinstance(label, str) or label not in raw.header:
         return []
-    cells = cells_of(raw, label)
-    lines = []
+    rows = [cell for (cell,) in columns.all_rows(raw, label)]
     only, speaker = fields.get("only"), fields.get("speaker")
     if isinstance(only, list) and isinstance(speaker, str):  # the labels of the rows that the proposal keeps
-        cells = [cell for name, cell in columns.first_rows(raw, speaker, label) if name in only and cell]
+        rows = [cell for name, cell in columns.all_rows(raw, speaker, label) if name in only]
+    cells = [cell for cell in rows if cell]
+    lines = _readings(fields, cells)
     dropped = fields.get("drop_labels", [])
-    for name, share in columns.missing(cells).items():
-        if isinstance(dropped, list) and name not in dropped:
-            lines.append(
-                f"{name!r} is {100 * share:.0f} % of the labels: if it means that there is none, write "
-                f"drop_labels = {json.dumps([name], ensure_ascii=False)}"
-            )
+    for name, count in columns.missing(cells).items():
+        hint = f": if it means that there is none, write drop_labels = {json.dumps([name], ensure_ascii=False)}"
+        if isinstance(dropped, list) and name in dropped:
+            hint = " and is left out: if it is an answer, take it out of `drop_labels`"
+        lines.append(f"{name!r} is {100 * count / len(cells):.0f} % of the labels{hint}")
+    if fields.get("kind") == "multilabel" and len(cells) < len(rows):
+        lines.append(
+            f"{100 - 100 * len(cells) / len(rows):.0f} % of the rows have an empty label, which is taken as none of the"
+            ' classes: if nobody has labelled them, write drop_labels = [""]'
+        )
     if fields.get("kind") == "ordinal":
         lines.append(
             'the labels are steps of a scale; for a measurement write kind = "continuous", for classes "multiclass"'
@@ -235,6 +261,31 @@ def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
                 f"every {group} has one {label} alone: rows of a group are one judgement, and few groups say little"
             )
     return lines
+
+
+def _readings(fields: Mapping[str, object], cells: Sequence[str]) -> list[str]:
+    """How marks in labels are read, and numbers that could be classes."""
+    kind, lines = fields.get("kind"), []
+    if fields.get("decimal"):
+        example = max(cells, key=lambda cell: ("," in cell, len(cell)), default="")
+        lines.append(
+            f"the comma is read as a decimal mark, {example!r} as {example.replace(',', '.')}: if it parts thousands,"
+            ' leave it out of the file; if it parts classes, write kind = "multilabel" and separator = ","'
+        )
+    if kind == "multilabel" and (separator := str(fields.get("separator", LISTED))) != LISTED:
+        lines.append(f'labels are parted at {separator!r}: if a cell is one class, write kind = "multiclass"')
+    numbers = {*_numbers({*cells})} if kind == "continuous" else set()
+    if MOST_STEPS < len(numbers) == max(numbers) - min(numbers) + 1 <= MOST_CLASSES and min(numbers) in (0, 1):
+        lines.append(
+            f"labels are the whole numbers {min(numbers):g} to {max(numbers):g} without a gap, and read as a"
+            ' measurement: if they number classes, write kind = "multiclass"'
+        )
+    return lines
+
+
+def _holds_lines(cell: str, delimiter: str, width: int) -> bool:
+    """Whether a cell has a line end, and a line of as many cells as the file has columns."""
+    return "\n" in cell and width > 1 and any(line.count(delimiter) == width - 1 for line in cell.split("\n"))
 
 
 def columns_text(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
@@ -253,7 +304,9 @@ def path_in_entry(path: Path, folder: Path, data: Path) -> str:
     """The file as an entry names it: relative to the data folder if it is inside, else to the entry's folder."""
     if data.is_dir() and path.resolve().is_relative_to(data.resolve()):
         return path.resolve().relative_to(data.resolve()).as_posix()
-    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+    name = Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+    # a file of the data folder with the same name would be read in its place
+    return f"{BESIDE}{folder.resolve().name}/{name}" if (data / name).is_file() else name
 
 
 def entry_text(fields: Mapping[str, object]) -> str:
@@ -272,10 +325,15 @@ def task_id(name: str) -> str:
 def _toml(value: object) -> str:
     """A string, number, list or table as TOML; strings are written as in JSON, and a table in a list has its line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(name)} = {_toml(inner)}" for name, inner in value.items()) + " }"
     if isinstance(value, list) and any(isinstance(element, Mapping) for element in value):
         return "[\n" + "".join(f"  {_toml(element)},\n" for element in value) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    """A key of a TOML table, in quotes where it has to be: 0.5 by itself would be the key 5 of the table 0."""
+    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) else json.dumps(name, ensure_ascii=False)
 
 
 def _columns_of(fields: Mapping[str, object]) -> list[str]:
@@ -346,14 +404,17 @@ def _of_label(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
 
 def _of_annotators(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     """Kind of several label columns: one per class where all hold 0 and 1, else one per annotator."""
-    cells = {cell for name in _columns_of({"label": fields["label"]}) for cell in cells_of(raw, name)}
-    kind = fields.get("kind")
-    if kind == "multilabel" or (kind is None and {cell.lower() for cell in cells} <= set(TRUTH)):
+    names = _columns_of({"label": fields["label"]})
+    every = {cell for row in columns.all_rows(raw, *names) for cell in row if cell}
+    cells, kind = every - {*columns.missing(every)}, fields.get("kind")
+    are_people = all(columns.is_named(name, columns.OF_ANNOTATORS) for name in names)
+    if kind == "multilabel" or (kind is None and not are_people and {cell.lower() for cell in every} <= set(TRUTH)):
         return {"kind": "multilabel"}
     if kind is None:
         kind = "binary" if len(cells) == 2 else "continuous" if _numbers(cells) or _decimal(cells) else "multiclass"
     decimal = _decimal(cells) if kind == "continuous" else {}
-    return {"kind": kind, "combine": COMBINED[str(kind)], **decimal}
+    gaps = {"drop_labels": sorted(every - cells)} if cells < every else {}
+    return {"kind": kind, "combine": COMBINED[str(kind)], **decimal, **gaps}
 
 
 def _decimal(cells: set[str]) -> dict[str, object]:
@@ -365,20 +426,15 @@ def _decimal(cells: set[str]) -> dict[str, object]:
 
 def _kind(raw: Raw, label: str) -> dict[str, object]:
     """Kind of the label, with what else its cells ask for; BadRow when they suit no kind."""
-    cells = cells_of(raw, label)
+    cells = [cell for (cell,) in columns.all_rows(raw, label) if cell]
     distinct = set(cells)
     if len(distinct) < 2:
         raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; a label has two or more")
+    gaps = columns.missing(distinct)  # which beside numbers and lists are no class
+    if measured := _kind_of_values(distinct - {*gaps}, label):
+        return {**measured, **({"drop_labels": sorted(gaps)} if gaps else {})}
     if len(distinct) == 2:
         return {"kind": "binary"}
-    if decimal := _decimal(distinct):
-        return {"kind": "continuous", **decimal}
-    if all(columns.PERCENT.fullmatch(cell) for cell in distinct):
-        return {"kind": "continuous"}
-    if numbers := _numbers(distinct):
-        return {"kind": _kind_of_numbers(numbers, label)}
-    if all(names_in_list(cell) is not None for cell in cells):
-        return {"kind": "multilabel", "separator": LISTED}
     if steps := columns.scale(cells):
         usual = {normalise(step): step for step in steps}
         relabel = {cell: usual[normalise(cell)] for cell in sorted(distinct - set(steps))}
@@ -390,10 +446,32 @@ def _kind(raw: Raw, label: str) -> dict[str, object]:
     return {"kind": "multiclass"}
 
 
+def _kind_of_values(cells: set[str], label: str) -> dict[str, object]:
+    """Kind of labels that are all numbers, percentages or lists of names, two or more; else nothing."""
+    kind: dict[str, object] = {}
+    if len(cells) < 2:
+        return kind
+    if decimal := _decimal(cells):
+        kind = {"kind": "continuous", **decimal}
+    elif all(columns.PERCENT.fullmatch(cell) for cell in cells):
+        kind = {"kind": "continuous"}
+    elif numbers := _numbers(cells):
+        kind = {"kind": _kind_of_numbers(sorted({*numbers}), label)}
+        usual: dict[str, str] = {}
+        spelled = {cell: usual.setdefault(normalise(cell), cell) for cell in sorted(cells, key=lambda c: (len(c), c))}
+        relabel = {cell: shortest for cell, shortest in spelled.items() if cell != shortest}
+        kind |= {"relabel": relabel} if relabel and kind["kind"] != "continuous" else {}
+    elif all(names_in_list(cell) is not None for cell in cells):
+        kind = {"kind": "multilabel", "separator": LISTED}
+    return {"kind": "binary"} if kind and len(cells) == 2 else kind
+
+
 def _kind_of_numbers(numbers: Sequence[float], label: str) -> str:
     """Few whole numbers are a scale when they are named or start like one, and classes otherwise."""
+    if len(numbers) == 2:
+        return "binary"
     is_whole = all(number == int(number) for number in numbers)
-    if not is_whole or len(numbers) > 11:
+    if not is_whole or len(numbers) > MOST_STEPS:
         return "continuous"
     steps = {number - min(numbers) for number in numbers}
     is_scale = any(word in label.lower() for word in SCALES) or (

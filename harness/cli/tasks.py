@@ -25,6 +25,7 @@ from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.fields import field_page, field_rows
 from tasks.plain_text import counted, nearest
 from tasks.proposal import (
+    ReadableFile,
     columns_text,
     entry_text,
     label_candidates,
@@ -537,8 +538,7 @@ def _proposed_entry(folder: Path, options: argparse.Namespace) -> tuple[dict[str
     if sys.stdin.isatty() and sys.stdout.isatty() and not options.json:
         print(columns_text(table.raw.header, {name: cells_of(table.raw, name) for name in table.raw.header}))
         print(_hints(remarks(table, fields)))
-        rest = {name: value for name, value in fields.items() if name not in ASKED}
-        fields = rest | proposal(table, fields_wanted | _ask(fields, fields_wanted), guessed=())
+        fields = _confirmed(table, fields, fields_wanted)
     for name in MANDATORY:
         if name not in fields:
             could = label_candidates(table) if name == "label" else ""
@@ -569,15 +569,19 @@ def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     return data / paths[0], {name: value for name, value in fields.items() if value}
 
 
-def _ask(fields: Mapping[str, object], answered: Mapping[str, object]) -> dict[str, object]:
-    """What a person answers to each open question; Enter takes the proposal, - leaves a field out."""
-    answers: dict[str, object] = {}
-    for name in (field for field in ASKED if field == "id" or not answered[field]):
+def _confirmed(table: ReadableFile, fields: Mapping[str, object], stated: Mapping[str, object]) -> dict[str, object]:
+    """The fields after a person has answered each open question; Enter takes the proposal, - leaves a field out."""
+    answers = dict(stated)
+    for name in (field for field in ASKED if field == "id" or not stated[field]):
         proposed = fields.get(name, "")
         choices = f" ({', '.join(KINDS)})" if name == "kind" else ""
-        answer = input(f"{name}{choices} [{proposed or '-'}]: ").strip()
-        answers[name] = {"": proposed, "-": ""}.get(answer, answer)
-    return answers | {"label": _columns_named(answers["label"])} if "label" in answers else answers
+        given = input(f"{name}{choices} [{proposed or '-'}]: ").strip()
+        answer: object = {"": proposed, "-": ""}.get(given, given)
+        answers[name] = _columns_named(answer) if name == "label" and isinstance(answer, str) else answer
+        if name in ("text", "label") and answers[name] != proposed:
+            fields = proposal(table, answers)  # what follows from the column is that of this one
+    rest = {name: value for name, value in fields.items() if name not in ASKED}
+    return rest | proposal(table, answers, guessed=())
 
 
 def _columns_named(label: object) -> object:

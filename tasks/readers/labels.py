@@ -16,6 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
+from io import StringIO
+from itertools import pairwise
+from tokenize import STRING, TokenError, generate_tokens
 from typing import Any
 
 from tasks.errors import BadRow
@@ -32,7 +35,8 @@ MOST_ALIKE = 5  # lines of relabel in a message
 def relabel(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None = None) -> Iterator[RawRow]:
     """Yield the rows with the labels that the entry's ``relabel`` asks for, less those in ``drop_labels``.
 
-    A label that ``relabel`` does not list becomes ``relabel_rest``, or stays as it is where the entry has none.
+    A label that ``relabel`` does not list becomes ``relabel_rest``, or stays as it is where the entry has none, or
+    where there is no label.
     A cell that should be a list and is none (one that was cut, say) counts as empty where empty labels are dropped.
     ``left_out`` counts the labels of rows that are left out.
     """
@@ -62,12 +66,12 @@ def label_names(task: Task) -> Callable[[str], str]:
     table = {old: str(new) for old, new in task.columns.get("relabel", {}).items()}
     rest, separator = task.columns.get("relabel_rest", ""), task.label.separator
     if not separator or not (table or rest):
-        return lambda label: table.get(label, rest or label)
+        return lambda label: table.get(label, rest if rest and label else label)
 
     def of_several(cell: str) -> str:
         given = names_between(separator, cell)
         if task.label.kind != "multilabel":
-            return next((table[name] for name in given if name in table), rest or cell)
+            return next((table[name] for name in given if name in table), rest if rest and cell else cell)
         return cell_of(separator, [table.get(name, rest or name) for name in given])
 
     return of_several
@@ -162,7 +166,10 @@ def value_of(cell: str) -> object:
         return cell[2:-2].split("', '")
     if number := NUMBER.fullmatch(cell):
         return [int(number[1])]
-    with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+    with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TokenError):
+        tokens = [token for token in generate_tokens(StringIO(cell).readline) if token.string.strip()]
+        if any(first.type == second.type == STRING for first, second in pairwise(tokens)):  # as numpy prints a list
+            return [ast.literal_eval(token.string) for token in tokens[1:-1]]
         return ast.literal_eval(cell)
     return None
 
@@ -200,7 +207,8 @@ def number_of(label: Label, row: RawRow) -> float:
     text = text.rstrip().removesuffix("%")  # 87% is 87
     value = math.nan
     with suppress(ValueError):
-        value = math.nan if label.decimal == "," and "." in row.label else float(text)
+        is_odd = (label.decimal == "," and "." in row.label) or "_" in text
+        value = math.nan if is_odd else float(text)
     if not math.isfinite(value):
         comma = not label.decimal and DECIMAL_COMMA.fullmatch(row.label)
         hint = 'write `decimal = ","` in the entry' if comma else "mend or remove the row"
@@ -221,7 +229,9 @@ def _refuse_empty(label: Label, row: RawRow) -> None:
 
 
 def normalise(label: str) -> str:
-    """A label without differences of case and space."""
+    """A label without differences of case and space, and of how a number is written (1, 1.0)."""
+    with suppress(ValueError):
+        return f"{float(label):.15g}"
     return " ".join(label.casefold().split())
 
 
@@ -234,7 +244,7 @@ def relabel_line(names: Mapping[str, str]) -> str:
 
 
 def spelling_note(label: Label, rows: Iterable[RawRow]) -> str:
-    """A note on labels that differ by case or space only, to be renamed to the most frequent; else nothing."""
+    """A note on labels that differ in how they are written only, to be renamed to the most frequent; else nothing."""
     if label.kind == "continuous":
         return ""
     counts = Counter(name for row in rows for name in class_names(label, row.label))
@@ -248,7 +258,7 @@ def spelling_note(label: Label, rows: Iterable[RawRow]) -> str:
     first = dict(list(renamed.items())[:MOST_ALIKE])
     numbers = ", ".join(f"{quote(old)} ({counts[old]}) and {quote(new)} ({counts[new]})" for old, new in first.items())
     cure = "mend the file" if label.kind == "multilabel" else f"to join them, write {relabel_line(first)}"
-    return f"labels that differ by case or space only: {numbers}; {cure}"
+    return f"labels that differ by case or space, or in how a number is written, only: {numbers}; {cure}"
 
 
 class Annotators:

@@ -134,7 +134,10 @@ def cell(where: str, column: str, value: object) -> str:
         more = f", ... ({len(names)})" if len(names) > MOST_SHOWN else ""
         hint = f"name a value in it: {', '.join(names[:MOST_SHOWN])}{more}" if names else "it is empty; write a text"
         raise BadRow(f"{where}: column {column!r} holds {kind}, not one value; {hint}")
-    return text_of(value)
+    try:
+        return text_of(value)
+    except UnicodeDecodeError:
+        raise BadRow(f"{where}: column {column!r} holds bytes that are no UTF-8; save it as text") from None
 
 
 def text_of(value: object) -> str:
@@ -145,6 +148,8 @@ def text_of(value: object) -> str:
         return str(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
+    if isinstance(value, bytes):
+        return value.decode()
     is_json = isinstance(value, bool | int | float | list | dict)
     return json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)  # decimals and dates
 

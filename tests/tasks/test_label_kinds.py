@@ -45,6 +45,15 @@ def test_a_single_class_is_that_of_the_first_name_that_relabel_lists(tmp_path):
     assert labels(tmp_path, entry + 'classes = ["no", "yes"]\n', table) == [1, 0, 1]
 
 
+@pytest.mark.parametrize("separator", ["", 'separator = ";"\n'])
+def test_a_row_without_a_label_is_none_of_the_rest(tmp_path, separator):
+    entry = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = "felt"\nkind = "binary"\n' + separator
+    entry += 'relabel = { "joy" = "yes" }\nrelabel_rest = "no"\nclasses = ["no", "yes"]\n'
+    table = "text,felt\na b,joy\nc d,fear\ne f,\n"
+    assert "my.csv:4: felt '' is empty" in refusal(labels, tmp_path, entry, table)
+    assert labels(tmp_path, entry + 'drop_labels = [""]\n', table) == [1, 0]
+
+
 def test_a_cell_that_is_no_list_is_refused_or_left_out_where_empty_ones_are(tmp_path):
     table = "text,felt\na b,['joy']\nc d,['fe\ne f,['fear']\n"
     assert 'my.csv:3: felt "[\'fe" is no list of names' in refusal(labels, tmp_path, LISTS, table)

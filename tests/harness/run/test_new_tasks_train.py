@@ -206,3 +206,16 @@ def test_at_a_terminal_a_person_has_the_last_word(tmp_path, capsys, monkeypatch)
         'kind = "multiclass"',
     ]
     assert "tone: 3 distinct; cold, plain, warm" in capsys.readouterr().out
+
+
+def test_what_follows_from_the_label_is_that_of_the_label_that_a_person_names(tmp_path, monkeypatch):
+    rows = [f"a text of words {number};{number % 5};{1 + number / 8:g}".replace(".", ",") for number in range(60)]
+    (tmp_path / "mine.csv").write_text("\n".join(["text;level;distress", *rows]))
+    answers = iter(["", "", "distress", "", "-", "-"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: next(answers))
+    options = ["--registry", str(tmp_path), "--data", str(tmp_path), "--skip-training"]
+    assert main(["tasks", "new", str(tmp_path / "mine.csv"), *options]) == 0
+    entry = (tmp_path / "mine.toml").read_text(encoding="utf-8")
+    assert 'label = "distress"\nkind = "continuous"\n' in entry and 'decimal = ","' in entry

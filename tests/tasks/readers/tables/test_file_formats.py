@@ -238,6 +238,13 @@ def test_an_empty_table_of_columns_has_no_row_and_no_error(tmp_path):
     assert len(read_raw(tmp_path / "my.parquet", columns=("text", "label")).rows) == 0
 
 
+def test_bytes_of_a_parquet_file_are_read_as_utf_8_or_refused(tmp_path):
+    for name, text in (("good", "naïve".encode()), ("bad", b"na\xefve")):
+        pq.write_table(pa.table({"text": pa.array([text], pa.binary())}), tmp_path / f"{name}.parquet")
+    assert list(read_raw(tmp_path / "good.parquet").rows) == [("naïve",)]
+    assert "1: column 'text' holds bytes that are no UTF-8" in refusal(tmp_path / "bad.parquet", ("text",))
+
+
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
 
 
