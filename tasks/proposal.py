@@ -174,6 +174,8 @@ def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
             f"{counted(swallowed, 'cell')} of several lines that would be rows by themselves: is a quote not closed, or"
             " part of a text? Write quotes in texts twice"
         )
+    if any(columns.is_text([name]) or name in cells_of(raw, name) for name in raw.header if name):
+        lines.append("the first line looks like a row: if it is no header, write one above it")
     if file.encoding == "cp1252":
         lines.append(
             "the file is not UTF-8, and is read as cp1252 (Western European), which is a guess: look at its texts, and"
@@ -348,9 +350,10 @@ def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
     if likely:
         return likely[0]
     named = [name for usual in NAMES[part] for name in free if name.lower().rpartition(".")[2] == usual]
-    suited = [name for name in named if _suits(raw, part, name)]
-    if suited:
-        return suited[0]
+    if suited := [name for name in named if _suits(raw, part, name)]:
+        # a text has spaces where any of these columns has; one without is of ids
+        spaced = [name for name in suited if part == "text" and any(" " in cell for cell in cells_of(raw, name))]
+        return (spaced or suited)[0]
     if part == "row_id":
         ids = [name for name in free if columns.words_of(name)[-1:] == ["id"] and _suits(raw, part, name)]
         return ids[0] if len(ids) == 1 else ""

@@ -157,7 +157,7 @@ READ = [  # what a file holds, how many rows are read, what has to be proposed, 
     (many("0", "1", then=["0.0", "1.0"]), 2180, {"kind": "binary", "relabel": {"0.0": "0", "1.0": "1"}}, ""),
     (many("1", "2", "3", "2.0"), 2100, {"kind": "ordinal", "relabel": {"2.0": "2"}}, ""),
     (many(*map(str, range(20))), 2100, {"kind": "continuous"}, "whole numbers 0 to 19 without a gap"),
-    (dialogues("dialogue_id,timestamp,speaker,text,label", dated), 90, {"reader": "turns", "turn": None}, "timestamp cannot"),
+    (dialogues("dialogue_id,timestamp,speaker,text,label", dated), 90, {"reader": "turns", "turn": None}, "timestamp"),
     (dialogues("line,dialogue_id,turn,text,label", lined), 90, {"reader": "turns", "turn": "turn"}, ""),
     (dialogues("dialogue_id,turn,speaker,text,label", helped), 60, {"only": None, "drop_labels": [""]}, ""),
 ]  # fmt: skip
@@ -212,6 +212,16 @@ def test_open_quotes_and_guessed_encodings_are_told(tmp_path):
     (tmp_path / "g.csv").write_bytes(labelled("да", "нет").encode("cp1251"))
     file = read_file(tmp_path / "g.csv")
     assert "read as cp1252 (Western European), which is a guess" in "\n".join(remarks(file, proposal(file, {})))
+
+
+def test_a_first_line_that_is_a_row_is_told_and_ids_are_no_texts(tmp_path):
+    rows = [f"p{i},{WORDS[i]},{MOVES[i % 2]}" for i in range(12)]
+    fields = propose(tmp_path / "f.csv", table("post,comment,label", *rows))
+    assert fields["text"] == "comment"
+    for header in ("p99,words,ask", "post,so many words that they are a text of their own,label"):
+        (tmp_path / "g.csv").write_text(table(header, *rows))
+        file = read_file(tmp_path / "g.csv")
+        assert "the first line looks like a row" in "\n".join(remarks(file, proposal(file, {})))
 
 
 def test_names_that_numpy_prints_side_by_side_are_names_of_their_own():
