@@ -169,7 +169,11 @@ def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
     if any("\0" in cell for name in used if name in raw.header for cell in cells_of(raw, name)):
         lines.append("cells hold NUL characters (U+0000), which no text has: is it the file's encoding, or damage?")
     delimiter = file.delimiter or ("\t" if ending_of(raw.path) == ".tsv" else ",")
-    if swallowed := sum(_holds_lines(cell, delimiter, len(raw.header)) for cells in raw.rows for cell in cells):
+    # a line of a text has commas, too, and may look like a row of cells between them
+    cells = (cell for cells in raw.rows for cell in cells if "\n" in cell) if delimiter != "," else ()
+    if swallowed := sum(
+        any(line.count(delimiter) == len(raw.header) - 1 for line in cell.split("\n")) for cell in cells
+    ):
         lines.append(
             f"{counted(swallowed, 'cell')} of several lines that would be rows by themselves: is a quote not closed, or"
             " part of a text? Write quotes in texts twice"
@@ -283,11 +287,6 @@ def _readings(fields: Mapping[str, object], cells: Sequence[str]) -> list[str]:
             ' measurement: if they number classes, write kind = "multiclass"'
         )
     return lines
-
-
-def _holds_lines(cell: str, delimiter: str, width: int) -> bool:
-    """Whether a cell has a line end, and a line of as many cells as the file has columns."""
-    return "\n" in cell and width > 1 and any(line.count(delimiter) == width - 1 for line in cell.split("\n"))
 
 
 def columns_text(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
