@@ -87,15 +87,9 @@ def compared(kept: Path, made: Path) -> Compared:
             numbers += sum(_number(cell) is not None for row in _rows(texts[1]) for cell in row)
             differences += [Difference(f"{name}, {where}", *both) for where, *both in _cells_apart(*texts)]
         else:
-            differences += [Difference(f"{name}, {where}", *both) for where, *both in _lines_apart(*texts)]
+            lines = enumerate(zip_longest(*(text.split("\n") for text in texts), fillvalue=""), 1)
+            differences += [Difference(f"{name}, line {number}", *both) for number, both in lines if both[0] != both[1]]
     return Compared(tables, numbers, differences)
-
-
-def _lines_apart(kept: str, made: str) -> Iterator[tuple[str, str, str]]:
-    """Every line in which two texts differ: its number in words, and both lines; one that is missing is empty."""
-    for number, pair in enumerate(zip_longest(kept.split("\n"), made.split("\n"), fillvalue=""), 1):
-        if pair[0] != pair[1]:
-            yield f"line {number}", *pair
 
 
 def _pages(root: Path) -> Iterator[Path]:

@@ -132,10 +132,17 @@ def group_means(wide: pd.DataFrame) -> pd.DataFrame:
     Groups after the largest are one, ``others``; a group of fewer than FEWEST texts has no interval.
     """
     groups = wide["group"].astype(str)
-    names = _group_names(groups)
-    sizes = names.value_counts()
-    order = sorted(sizes.index) if is_time(groups) else [group for group in sizes.index if group != OTHERS]
-    order += [OTHERS] if OTHERS in sizes.index and OTHERS not in order else []
+    if is_time(groups):  # days, or months where they are many
+        dates = _dates(groups)
+        span = (dates.max() - dates.min()).days
+        names = dates.dt.strftime("%Y-%m" if span > DAYS_BY_MONTH else "%Y-%m-%d").fillna("undated")
+        order = sorted(names.unique())
+    else:
+        largest = set(groups.value_counts().index[:MOST_GROUPS])
+        names = groups.where(groups.isin(largest), OTHERS)
+        sizes = names.value_counts()
+        order = [group for group in sizes.index if group != OTHERS]
+        order += [OTHERS] if OTHERS in sizes.index else []
     rows = [
         {"scale": scale, "group": name, **_mean(wide.loc[names == name, scale].dropna().to_numpy(), is_share(scale))}
         for scale in wide.columns.drop("group")
@@ -156,16 +163,6 @@ def is_time(groups: pd.Series) -> bool:
 
 def _dates(groups: pd.Series) -> pd.Series:
     return pd.to_datetime(groups, format="ISO8601", errors="coerce", utc=True)
-
-
-def _group_names(groups: pd.Series) -> pd.Series:
-    """What the group of each text is called, one row per text: a day or a month, one of the largest, or ``others``."""
-    if is_time(groups):
-        dates = _dates(groups)
-        span = (dates.max() - dates.min()).days
-        return dates.dt.strftime("%Y-%m" if span > DAYS_BY_MONTH else "%Y-%m-%d").fillna("undated")
-    largest = set(groups.value_counts().index[:MOST_GROUPS])
-    return groups.where(groups.isin(largest), OTHERS)
 
 
 def _mean(values: np.ndarray, is_probability: bool) -> dict[str, Any]:

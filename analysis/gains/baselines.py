@@ -241,25 +241,18 @@ def _row(store: Store, manifest: Manifest, cells: pd.DataFrame, *, draws: int, s
     facts |= {"is_above_floor": bool(facts["alone"] > facts["floor"]) if len(alone) else pd.NA}
     facts["is_below_words"] = pd.NA
     if len(alone) and len(words):
-        estimate, p = _against_words(store, alone, words, draws=draws, seed=seed)
+        planned = [*PlannedCell.all_of(alone), *PlannedCell.all_of(words)]
+        column = column_of(store, planned, draws=draws, seed=seed)
+        *of_alone, of_words = (column.lanes[Lane(cell.role, None, cell.seed, cell.system)] for cell in planned)
+        apart = column.scores[of_alone] - column.scores[of_words]
+        drawn = column.draws[:, of_alone] - column.draws[:, [of_words]]
+        estimate, p = below(apart, drawn, column.groups, column.rng(planned[-1].system))
         difference = facts["alone"] - facts["words"]
         facts |= {"difference": 100 * difference, "low": 100 * estimate.low, "high": 100 * estimate.high, "p_below": p}
         facts |= {"is_below_words": pd.NA if np.isnan(p) else p <= LEVEL}
     causes = [long for _, long in _causes(facts)]
     has_learned = False if causes else pd.NA if facts["is_below_words"] is pd.NA else True
     return facts | {"has_learned": has_learned, "reason": "; ".join(causes) or _unknown(facts)}
-
-
-def _against_words(
-    store: Store, alone: pd.DataFrame, words: pd.DataFrame, *, draws: int, seed: int
-) -> tuple[Evidence, float]:
-    """The evidence of the baseline's mean score less that of words, and the p of ``below``."""
-    cells = [*PlannedCell.all_of(alone), *PlannedCell.all_of(words)]
-    column = column_of(store, cells, draws=draws, seed=seed)
-    *of_alone, of_words = (column.lanes[Lane(cell.role, None, cell.seed, cell.system)] for cell in cells)
-    differences = column.scores[of_alone] - column.scores[of_words]
-    drawn = column.draws[:, of_alone] - column.draws[:, [of_words]]
-    return below(differences, drawn, column.groups, column.rng(cells[-1].system))
 
 
 def below(

@@ -433,7 +433,12 @@ def _column(
     decided, first_of = [shown.decisions], {lane.system: first}
     for lane, record in others:
         answers = predictions(store, record)
-        _check_comparable(first, shown, record, answers)
+        for name in ROWS:
+            if not np.array_equal(getattr(shown, name), getattr(answers, name)):
+                raise MixedRecords(
+                    f"records {first.key} and {record.key}: their test {name} differ; run the study again on one set of"
+                    " data"
+                )
         _check_training(first_of.setdefault(lane.system, record), record)
         decided.append(answers.decisions)
     metric, groups = first.results["metric"], Groups.of(shown.groups)
@@ -476,12 +481,3 @@ def _check_training(first: Record, other: Record) -> None:
             f"records {first.key} and {other.key}: trained on backbones that differ ({', '.join(odd)}); run the study"
             " again to train all of it on one"
         )
-
-
-def _check_comparable(first: Record, shown: Predictions, other: Record, answers: Predictions) -> None:
-    """Raise MixedRecords unless two cells of a column have the same test rows."""
-    for name in ROWS:
-        if not np.array_equal(getattr(shown, name), getattr(answers, name)):
-            raise MixedRecords(
-                f"records {first.key} and {other.key}: their test {name} differ; run the study again on one set of data"
-            )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -331,11 +331,14 @@ def agreements(model: pd.DataFrame, people: pd.DataFrame, *, draws: int = DRAWS,
 
     Alpha and Spearman's correlation are those of the two raters alone; intervals come from resampled tasks.
     """
-    rows = [
-        {**row, "comparison": comparison, "rater": first, "other": second}
-        for comparison, first, second, pair in _comparisons(model, people)
-        for row in _pair_rows(pair, draws, seed)
-    ]
+    rows = []
+    for comparison, first, second, pair in _comparisons(model, people):
+        results = _results_of(pair)
+        alphas = agreement(results, draws=draws, seed=seed)[["construct", *_ALPHAS]]
+        ranks = rater_pairs(results, draws=draws, seed=seed).drop(columns="p")
+        both = alphas.merge(ranks.rename(columns={"low": "low_spearman", "high": "high_spearman"}), on="construct")
+        named = {"comparison": comparison, "rater": first, "other": second}
+        rows += [{**row, **named} for row in both.to_dict("records")]
     return framed(pd.DataFrame(rows, columns=list(AGREEMENTS)), AGREEMENTS)
 
 
@@ -349,7 +352,13 @@ def repeats(readings: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED) -> 
         named = of_rater.assign(rater=[f"{repeat:03d}" for repeat in of_rater.repeat])[list(RATINGS)]
         for row in agreement(_results_of(named), draws=draws, seed=seed).to_dict("records"):
             counted = of_rater if row["construct"] == OVERALL else of_rater[of_rater.construct == row["construct"]]
-            rows.append({**row, "rater": rater, "n_readings": row["n_raters"], "same": _same(counted)})
+            pairs = [
+                first == second
+                for _, group in counted.groupby(["task", "construct"])
+                for first, second in combinations(group.value, 2)
+            ]
+            same = sum(pairs) / len(pairs) if pairs else float("nan")
+            rows.append({**row, "rater": rater, "n_readings": row["n_raters"], "same": same})
     return framed(pd.DataFrame(rows, columns=list(REPEATS)), REPEATS)
 
 
@@ -372,26 +381,6 @@ def _side_by_side(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([first.assign(rater="a"), second.assign(rater="b")], ignore_index=True)[list(RATINGS)]
 
 
-def _pair_rows(pair: pd.DataFrame, draws: int, seed: int) -> list[dict[str, Any]]:
-    """Alphas and correlation of raters a and b, a row per construct; none where they share no task."""
-    results = _results_of(pair)
-    alphas = agreement(results, draws=draws, seed=seed)[["construct", *_ALPHAS]]
-    ranks = rater_pairs(results, draws=draws, seed=seed)
-    ranks = ranks.rename(columns={"low": "low_spearman", "high": "high_spearman"})
-    rows: list[dict[str, Any]] = alphas.merge(ranks.drop(columns="p"), on="construct").to_dict("records")
-    return rows
-
-
 def _results_of(ratings: pd.DataFrame) -> Results:
     """These ratings and nothing else."""
     return Results("", framed(pd.DataFrame(), GAINS), framed(pd.DataFrame(), TASKS), framed(ratings, RATINGS))
-
-
-def _same(readings: pd.DataFrame) -> float:
-    """The share of pairs of readings of one task and construct that are the same number."""
-    pairs = [
-        first == second
-        for _, group in readings.groupby(["task", "construct"])
-        for first, second in combinations(group.value, 2)
-    ]
-    return sum(pairs) / len(pairs) if pairs else float("nan")

@@ -234,7 +234,9 @@ def theme_counts(results: Results) -> pd.DataFrame:
         for theme in [name for name in themes() if (results.tasks.theme == name).any()]:
             tasks = [task for task, theme_of_task in of_task.items() if theme_of_task == theme]
             part = results.gains[results.gains[role].isin(tasks) & results.gains.gain.notna()]
-            rows.append((role, theme, part[role].nunique(), len(part), int(part.p.notna().sum()), *_signs(part)))
+            counted = (part.p <= LEVEL, part.p_bh <= LEVEL, part.gain.abs() >= LARGER - TIE)
+            signs = [int((some & side).sum()) for some in counted for side in (part.gain > 0, part.gain < 0)]
+            rows.append((role, theme, part[role].nunique(), len(part), int(part.p.notna().sum()), *signs))
     return framed(pd.DataFrame(rows, columns=list(COUNTS)), COUNTS)
 
 
@@ -271,12 +273,6 @@ def theme_contrasts(effects: pd.DataFrame, *, draws: int = DRAWS, seed: int = SE
 
 def _themes_of(results: Results) -> dict[str, str]:
     return dict(zip(results.tasks.task, results.tasks.theme, strict=True))
-
-
-def _signs(pairs: pd.DataFrame) -> Iterator[int]:
-    """Gains and harms of pairs: uncorrected, corrected, and larger ones."""
-    for counts in (pairs.p <= LEVEL, pairs.p_bh <= LEVEL, pairs.gain.abs() >= LARGER - TIE):
-        yield from (int((counts & (pairs.gain > 0)).sum()), int((counts & (pairs.gain < 0)).sum()))
 
 
 def _pair_choices(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:

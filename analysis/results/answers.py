@@ -173,27 +173,18 @@ def _row(name: str, seeds: Sequence[Scored], person: Scored | None, groups: Grou
 # Scores from sums over groups: each has for every annotator either counts of classes, or moments of numbers.
 
 
-def _is_number(others: Sequence[Others]) -> bool:
-    return others[0].reference.ndim == 1
-
-
 def _scores(others: Sequence[Others], answers: Sequence[NDArray[Any]], groups: Groups, draws: int, seed: int) -> Scored:
     """The score of ``answers``, an array for every annotator who is left out, on the rows that the others have."""
-    sums, is_number = _sums(others, answers, groups), _is_number(others)
+    is_number = others[0].reference.ndim == 1
+    parts = _moments if is_number else _counts
+    each = [parts(part.reference, answer) for part, answer in zip(others, answers, strict=True)]
+    sums: FloatArray = np.zeros((groups.count, len(others), *each[0].shape[1:]))
+    for annotator, (part, values) in enumerate(zip(others, each, strict=True)):
+        np.add.at(sums[:, annotator], groups.index[part.rows], values)
     flat = sums.reshape(groups.count, -1)
     blocks = group_weights(groups, draws, np.random.default_rng(seed))  # the same groups for everyone
     drawn = [_mean((weights @ flat).reshape(len(weights), *sums.shape[1:]), is_number) for weights in blocks]
     return Scored(float(_mean(sums.sum(axis=0, keepdims=True), is_number)[0]), np.concatenate(drawn))
-
-
-def _sums(others: Sequence[Others], answers: Sequence[NDArray[Any]], groups: Groups) -> FloatArray:
-    """Sums ``[groups, annotators, 3, classes]`` of classes, or ``[groups, annotators, 6]`` of numbers."""
-    parts = _moments if _is_number(others) else _counts
-    each = [parts(part.reference, answer) for part, answer in zip(others, answers, strict=True)]
-    sums = np.zeros((groups.count, len(others), *each[0].shape[1:]))
-    for annotator, (part, values) in enumerate(zip(others, each, strict=True)):
-        np.add.at(sums[:, annotator], groups.index[part.rows], values)
-    return sums
 
 
 def _counts(reference: FloatArray, answers: NDArray[Any]) -> FloatArray:

@@ -282,6 +282,7 @@ def _row(store: Store, column: ScoredColumn, contestant: Contestant, records: Se
     scores = column.scores[lanes]
     estimate = evidence(scores, column.draws[:, lanes], column.groups, column.rng(contestant.name))
     low, high = np.clip((estimate.low, estimate.high), *RANGE[first.metric])
+    results = [record.results for record in records]
     return {
         "system": contestant.name,
         "role": first.role,
@@ -290,25 +291,18 @@ def _row(store: Store, column: ScoredColumn, contestant: Contestant, records: Se
         "score": float(scores.mean()),
         "low": low,
         "high": high,
-        "validation": float(np.mean(np.array([record.results["validation"] for record in records], dtype=float))),
+        "validation": float(np.mean(np.array([result["validation"] for result in results], dtype=float))),
         "n_seeds": len(records),
         "parameters": parameters(store, records[0]),
         "seconds": float(np.mean([record.provenance["wall_seconds"] for record in records])),
-        **_answer_facts(records),
+        # of a model that was asked
+        "dollars": float(np.mean([result.get("cost", {}).get("money", np.nan) for result in results])),
+        "agreement": float(np.mean([result.get("answers", {}).get("agreement", np.nan) for result in results])),
+        "unanswered": float(np.mean([part.get("unanswered", {}).get("test", 0) / part["n_test"] for part in results])),
         "n_test": column.n_test,
         "n_groups": column.groups.count,
         "conditional": conditional_on(len(records)),
         "is_leaking": contestant.is_leaking,
-    }
-
-
-def _answer_facts(records: Sequence[Record]) -> dict[str, float]:
-    """Of a model that was asked: the price of its answers, how well repeats agree, and the share without an answer."""
-    results = [record.results for record in records]
-    return {
-        "dollars": float(np.mean([result.get("cost", {}).get("money", np.nan) for result in results])),
-        "agreement": float(np.mean([result.get("answers", {}).get("agreement", np.nan) for result in results])),
-        "unanswered": float(np.mean([part.get("unanswered", {}).get("test", 0) / part["n_test"] for part in results])),
     }
 
 

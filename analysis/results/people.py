@@ -17,7 +17,7 @@ its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -419,30 +419,19 @@ def over_time(
         )
     period = ((time - first).dt.total_seconds() / 86400 // DAYS).astype("int64")
     joined = first.dt.year.astype(str)
-    rows = [
-        row
-        for stratum in (ALL, *sorted(joined[kept].unique()))
-        for name in scales
-        for row in _periods(
-            pd.DataFrame({"level": scales[name], "author": author, "period": period})[
-                kept & ((joined == stratum) | (stratum == ALL))
-            ],
-            {"scale": name, "joined": stratum},
-        )
-    ]
+    rows = []
+    for stratum, name in product((ALL, *sorted(joined[kept].unique())), scales):
+        is_there = kept & ((joined == stratum) | (stratum == ALL))
+        texts = pd.DataFrame({"level": scales[name], "author": author, "period": period})[is_there]
+        by_author = texts.groupby(["period", "author"])["level"].mean().unstack("period")
+        for year, part in texts.groupby("period"):
+            both = by_author[[0, year]].dropna().to_numpy()
+            row = {"scale": name, "joined": stratum, "period": year, "authors": len(both), "texts": len(part)}
+            row["everyone"] = part["level"].mean()
+            means = {"mean": both[:, 1].mean(), "first": both[:, 0].mean()} if len(both) else {}
+            compared = _change(both[:, ::-1], np.ones_like(both)) if year and len(both) else {}
+            rows.append({**row, **means, **compared})
     return framed(pd.DataFrame(rows), OVER_TIME)
-
-
-def _periods(texts: pd.DataFrame, facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for each period of one scale and stratum."""
-    by_author = texts.groupby(["period", "author"])["level"].mean().unstack("period")
-    for period in sorted(texts.period.unique()):
-        both = by_author[[0, period]].dropna().to_numpy()
-        part = texts[texts.period == period]
-        row = {**facts, "period": period, "authors": len(both), "texts": len(part), "everyone": part["level"].mean()}
-        means = {"mean": both[:, 1].mean(), "first": both[:, 0].mean()} if len(both) else {}
-        compared = _change(both[:, ::-1], np.ones_like(both)) if period and len(both) else {}
-        yield {**row, **means, **compared}
 
 
 def by_group(scales: pd.DataFrame, author: pd.Series, group: pd.Series) -> pd.DataFrame:

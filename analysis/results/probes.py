@@ -489,7 +489,11 @@ def _options_compared(stored: Stored, draws: int, seed: int) -> list[dict[str, A
     for name, base in OPTIONS_COMPARED.items():
         before, after = stored.answers[base], stored.answers[name]
         changed = _mean_evidence((before != after).astype(float), stored.groups, draws, seed)
-        scores, shift = _options_shift(stored, base, name, draws, seed)
+        scores, rng = [stored.scores(base), stored.scores(name)], np.random.default_rng(seed)
+        lanes = np.concatenate([stored.wrong(base), stored.wrong(name)])
+        drawn = score_draws(METRIC, stored.labels, stored.groups, lanes, draws=draws, rng=rng)
+        apart = drawn[:, len(before) :] - drawn[:, : len(before)]
+        shift = evidence(scores[1] - scores[0], apart, stored.groups, np.random.default_rng(seed))
         row = {
             **{"arrangement": name, "against": base, "n": before.shape[1], "n_groups": stored.groups.count},
             **{"n_seeds": len(before), "changed": float((before != after).mean())},
@@ -502,16 +506,6 @@ def _options_compared(stored: Stored, draws: int, seed: int) -> list[dict[str, A
         }
         rows.append(row)
     return rows
-
-
-def _options_shift(stored: Stored, base: str, top: str, draws: int, seed: int) -> tuple[list[FloatArray], Evidence]:
-    """Scores before and after, ``[seeds]`` each, and the evidence of the difference."""
-    scores, rng = [stored.scores(base), stored.scores(top)], np.random.default_rng(seed)
-    lanes = np.concatenate([stored.wrong(base), stored.wrong(top)])
-    drawn = score_draws(METRIC, stored.labels, stored.groups, lanes, draws=draws, rng=rng)
-    seeds = len(scores[0])
-    apart = drawn[:, seeds:] - drawn[:, :seeds]
-    return scores, evidence(scores[1] - scores[0], apart, stored.groups, np.random.default_rng(seed))
 
 
 def _preference(stored: Stored, base: str, name: str, draws: int, seed: int) -> dict[str, Any]:

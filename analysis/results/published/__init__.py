@@ -17,7 +17,7 @@ from analysis.tables import framed
 from tasks.errors import MissingData
 from tasks.ratings import FOLDER
 from tasks.readers import read
-from tasks.splits.loading import Splits, load
+from tasks.splits.loading import load
 from tasks.task import Example, Label, Task
 
 LEAKING_DATASET = "news"  # 800 of the 900 test rows are training rows
@@ -181,20 +181,15 @@ def verdict_of(task: Task, published: PublishedTask, data: Path, ids: Path | Non
     sizes = [len(getattr(splits, name)) for name in NAMES]
     is_drawn = any(warning.startswith("approximate") for warning in splits.warnings)
     marks = ["~" if is_drawn and name not in splits.published else "" for name in NAMES]
-    return audit(published, _labels_of_rows(splits, rows)), {
+    # Labels of all rows and of every split whose ids are known; nested splits count a row once for each.
+    nested = [row for name in NAMES for row in getattr(splits, name)]
+    parts = {"all": nested if len({row.id for row in nested}) < len(nested) else rows}
+    parts |= {name: getattr(splits, name) for name in splits.published}
+    return audit(published, {name: _answers(splits.task.label, part) for name, part in parts.items()}), {
         "train/validation/test": "/".join(f"{mark}{size}" for mark, size in zip(marks, sizes, strict=True)),
         "%": "/".join(f"{100 * size / sum(sizes):.1f}" for size in sizes),
         "printed %": printed,
     }
-
-
-def _labels_of_rows(splits: Splits, rows: Sequence[Example]) -> Mapping[str, Labels]:
-    """Labels of all rows and of every split whose ids are known; nested splits count a row once for each."""
-    parts = {name: getattr(splits, name) for name in NAMES}
-    nested = [row for part in parts.values() for row in part]
-    everything = nested if len({row.id for row in nested}) < len(nested) else rows
-    parts_by_name = {name: parts[name] for name in splits.published}
-    return {name: _answers(splits.task.label, part) for name, part in {"all": everything, **parts_by_name}.items()}
 
 
 def _answers(label: Label, rows: Sequence[Example]) -> Labels:
