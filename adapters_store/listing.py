@@ -175,7 +175,16 @@ def verify(store: Store, watch: Watch = lambda done, of: None) -> Verification:
             else:
                 outcome.measures += 1
             outcome.unknown += _unknown(folder, {MEASURE})
-    _verify_manifests(store, outcome)
+    names = store.manifests()
+    for name in names:
+        try:
+            keys = named_keys(store, name)
+        except StoreError as problem:
+            outcome.damaged.append(str(problem))
+            continue
+        outcome.manifests += 1
+        outcome.missing[name] = sorted(key for key in keys if key not in store)
+    outcome.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in names})
     for entry in disk.walk(str(store.root / SEARCHES)):
         if entry.name != SEARCH:
             continue
@@ -222,19 +231,6 @@ def _verify_record(store: Store, key: str, outcome: Verification) -> None:
         except StoreError as problem:
             outcome.damaged.append(str(problem))
     outcome.unknown += _unknown(folder, {MARKER, *record.files})
-
-
-def _verify_manifests(store: Store, outcome: Verification) -> None:
-    names = store.manifests()
-    for name in names:
-        try:
-            keys = named_keys(store, name)
-        except StoreError as problem:
-            outcome.damaged.append(str(problem))
-            continue
-        outcome.manifests += 1
-        outcome.missing[name] = sorted(key for key in keys if key not in store)
-    outcome.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in names})
 
 
 def _unknown(folder: Path, names: set[str]) -> Iterator[str]:

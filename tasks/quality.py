@@ -127,7 +127,12 @@ def repetitions(splits: Splits, texts: Texts) -> dict[str, dict[str, int]]:
     for fold in splits.folds or (splits,):
         for earlier, later in (("train", "validation"), ("train", "test"), ("validation", "test")):
             rows, others = getattr(fold, earlier), getattr(fold, later)
-            counts = _across(rows, others, texts.of(rows), texts.of(others), texts)
+            pairs, here, after = {_pair(row) for row in rows}, texts.mask_of(texts.of(rows)), texts.of(others)
+            counts = {
+                "context_and_text": sum(_pair(row) in pairs for row in others),
+                "text": int(here[after].sum()),
+                "near": int(texts.add_near(here)[after].sum()),
+            }
             so_far = repeats.get(f"{later} in {earlier}", {})
             repeats[f"{later} in {earlier}"] = {name: count + so_far.get(name, 0) for name, count in counts.items()}
     return repeats
@@ -177,23 +182,6 @@ def _within(rows: Sequence[Example], numbers: NDArray[np.int64], texts: Texts) -
         "context_and_text": len(rows) - len({_pair(row) for row in rows}),
         "text": len(rows) - int(here.sum()),
         "near": int(counts[alike].sum()),
-    }
-
-
-def _across(
-    earlier: Sequence[Example],
-    later: Sequence[Example],
-    earlier_texts: NDArray[np.int64],
-    after: NDArray[np.int64],
-    texts: Texts,
-) -> dict[str, int]:
-    """Rows of the later split whose text occurs in the earlier one, exactly or nearly."""
-    pairs = {_pair(row) for row in earlier}
-    here = texts.mask_of(earlier_texts)
-    return {
-        "context_and_text": sum(_pair(row) in pairs for row in later),
-        "text": int(here[after].sum()),
-        "near": int(texts.add_near(here)[after].sum()),
     }
 
 

@@ -11,7 +11,7 @@ The context stays what the line itself holds: it is in the content of the splits
 """
 
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -115,7 +115,12 @@ def _from_flat(path: Path) -> tuple[tuple[RawRow, ...], Gaps]:
         for line in lines:
             for of_turn, turn in zip(line.numbers, line.turns, strict=True):
                 readings.setdefault(of_turn, {})[turn] = None
-        follows = _follows(readings)
+        # The turns after each turn, up to a turn that is not known for certain.
+        follows: dict[int, tuple[Turn, ...]] = {}
+        later: tuple[Turn, ...] = ()
+        for of_turn in sorted(readings, reverse=True):
+            follows[of_turn] = later if of_turn + 1 in readings else ()
+            later = (*readings[of_turn], *follows[of_turn]) if len(readings[of_turn]) == 1 else ()
         for line in lines:
             parts = (line.where, f"{id}:{line.last}", id, id, line.turns[:-1], line.turns[-1].text, line.strategy)
             rows.append(RawRow(*parts, after=follows[line.last]))
@@ -149,13 +154,3 @@ def _flat_line(where: str, content: str) -> _Line:
         raise BadRow(f"{where}: not turns of the form `1.0 1 4 [Strategy] text` up to a supporter's; get it again")
     numbers = tuple([int(part[2]) for part in turns])
     return _Line(where, numbers, tuple([Turn(FLAT_ROLES[part[1]], part[4].strip()) for part in turns]), turns[-1][3])
-
-
-def _follows(readings: Mapping[int, dict[Turn, None]]) -> dict[int, tuple[Turn, ...]]:
-    """The turns after each turn of a conversation, by its number, up to a turn that is not known for certain."""
-    follows: dict[int, tuple[Turn, ...]] = {}
-    later: tuple[Turn, ...] = ()
-    for number in sorted(readings, reverse=True):
-        follows[number] = later if number + 1 in readings else ()
-        later = (*readings[number], *follows[number]) if len(readings[number]) == 1 else ()
-    return follows

@@ -157,7 +157,17 @@ def make_parts(
         n, m = len(dropped_train), len(dropped_validation)
         note = f"{n} train and {m} validation rows repeat a later split's text; dropped"
         warnings.append(note + _by_label(task, (*dropped_train, *dropped_validation), (*train, *validation)))
-    _check_trained(task, kept_train, dropped_train)
+    for name in _lacking(task, kept_train):
+        lost = sum(task.label.classes.index(name) in classes_of(row.label) for row in dropped_train)
+        if lost:
+            raise BadInput(
+                f"{task.id}: all {lost} training rows of the class {name!r} repeat a later split's text, and were "
+                'dropped; write `repeats = "together"` in the entry to keep equal texts within one split'
+            )
+        raise BadInput(
+            f"{task.id}: no training row has the class {name!r}; give more rows of it, drop it from `classes`, or set "
+            'another `split_salt` or with few rows `split = "cv5"` in the entry'
+        )
     warnings += missing_classes(task, {"validation": kept_validation, "test": test})
     dropped = (dropped_train, dropped_validation, ())
     return Parts(kept_train, kept_validation, test, tuple(warnings), dropped=dropped)
@@ -270,18 +280,3 @@ def _lacking(task: Task, rows: Sequence[Example]) -> list[str]:
     """The classes that no row has."""
     present = {index for row in rows for index in classes_of(row.label)} if task.label.classes else set()
     return [name for index, name in enumerate(task.label.classes) if index not in present]
-
-
-def _check_trained(task: Task, train: tuple[Example, ...], dropped: tuple[Example, ...]) -> None:
-    """Refuse a training split that lacks a class, by itself or because all of it repeats a later split."""
-    for name in _lacking(task, train):
-        lost = sum(task.label.classes.index(name) in classes_of(row.label) for row in dropped)
-        if lost:
-            raise BadInput(
-                f"{task.id}: all {lost} training rows of the class {name!r} repeat a later split's text, and were "
-                'dropped; write `repeats = "together"` in the entry to keep equal texts within one split'
-            )
-        raise BadInput(
-            f"{task.id}: no training row has the class {name!r}; give more rows of it, drop it from `classes`, or set "
-            'another `split_salt` or with few rows `split = "cv5"` in the entry'
-        )

@@ -103,12 +103,20 @@ def _split(read: TaskRows, data: Path, splits: str, ids: Path | None, digest: Ca
     each = [_pseudonymise(task, parts) for parts in each]
     if len(each) == 1:
         return _of_parts(task, each[0], (*notes, *each[0].warnings), digest)
-    whole = _fold_splits(task, each, notes, digest)
+    folds = tuple(_of_parts(task, parts, (), digest) for parts in each)
+    of_all = sha256("".join(fold.content_hash for fold in folds).encode()).hexdigest()
+    warnings = (
+        *notes,
+        f"cross-validation in {len(each)} folds: every row is a test row once; as an intermediate, fold 1's adapter",
+        *(f"fold {number}: {warning}" for number, parts in enumerate(each, start=1) for warning in parts.warnings),
+    )
+    test, first = tuple(row for fold in folds for row in fold.test), folds[0]
+    whole = Splits(task, first.train, first.validation, test, of_all, warnings, folds=folds, dropped=first.dropped)
     if protocol is None or protocol.folds:
         return whole
     note = f"{len(each)} repeats, whose test sets overlap; counts of rows are those of the first"
     warnings = (*notes, note, *each[0].warnings)
-    return replace(whole, test=whole.folds[0].test, warnings=warnings, is_repeated=True)
+    return replace(whole, test=first.test, warnings=warnings, is_repeated=True)
 
 
 def _of_parts(task: Task, parts: Parts, warnings: tuple[str, ...], digest: Callable[..., str]) -> Splits:
@@ -133,19 +141,6 @@ def _pseudonymise(task: Task, parts: Parts) -> Parts:
         for rows in sets
     )
     return replace(parts, train=train, validation=validation, test=test, dropped=tuple(dropped))
-
-
-def _fold_splits(task: Task, folds: Sequence[Parts], notes: tuple[str, ...], digest: Callable[..., str]) -> Splits:
-    """The splits of every fold, in one Splits for all of them."""
-    each = tuple(_of_parts(task, parts, (), digest) for parts in folds)
-    of_all = sha256("".join(fold.content_hash for fold in each).encode()).hexdigest()
-    warnings = (
-        *notes,
-        f"cross-validation in {len(folds)} folds: every row is a test row once; as an intermediate, fold 1's adapter",
-        *(f"fold {number}: {warning}" for number, parts in enumerate(folds, start=1) for warning in parts.warnings),
-    )
-    test = tuple(row for fold in each for row in fold.test)
-    return Splits(task, each[0].train, each[0].validation, test, of_all, warnings, folds=each, dropped=each[0].dropped)
 
 
 @contextmanager

@@ -122,7 +122,12 @@ def write_empqt(folder: Path, rng: Draws, rows: int) -> None:
             questions = _questions(rng, turn)
             opening = f"I see {rng.pick(PEOPLE)}." if turn % 2 == 0 else f"Case {dialogue}.{turn}_comma_ yes."
             sentences = [opening, *(question[0] for question in questions)]
-            full.append(_full_row(id, turn, head, sentences, questions))
+            lists = [repr(list(column)) for column in zip(*questions, strict=True)]
+            acts, intents, sources = lists[1:] or ("", "", "")
+            indices = repr(list(range(1, len(questions) + 1))) if questions else ""
+            count = str(len(questions) if turn % 2 == 0 else -1)
+            start = (id, str(turn), "sad", *head, " ".join(sentences), "train", repr(sentences), count)
+            full.append((*start, indices, acts, intents, sources, sources))
             for index, question in enumerate(questions if dialogue % 3 == 0 else ()):
                 text = " \n ".join([*turns, " ".join(sentences[: index + 2])]).replace("_comma_", ",")
                 test.append((f"{id}-{turn}-{index + 1}", text, question[1], question[2]))
@@ -150,18 +155,6 @@ def _questions(rng: Draws, turn: int) -> list[Question]:
         text = f"Did you {rng.cue(VERBS, 9, act)} and {rng.cue(VERBS, 12, intent)}?"
         questions.append((text, ACTS[act], QUESTION_INTENTS[intent], rng.pick(SOURCES)))
     return questions
-
-
-def _full_row(
-    id: str, turn: int, head: tuple[str, str], sentences: list[str], questions: list[Question]
-) -> tuple[str, ...]:
-    count = len(questions) if turn % 2 == 0 else -1
-    lists = [list(column) for column in zip(*questions, strict=True)] if questions else []
-    acts, intents, sources = (repr(column) for column in lists[1:]) if lists else ("", "", "")
-    indices = repr(list(range(1, len(questions) + 1))) if questions else ""
-    utterance = " ".join(sentences)
-    start = (id, str(turn), "sad", head[0], head[1], utterance, "train", repr(sentences), str(count))
-    return (*start, indices, acts, intents, sources, sources)
 
 
 EMPDIAL_FOLDER = "empdial_ei/raw/datasets/empatheticdialogues_annotated"
@@ -194,19 +187,15 @@ def _dialogue(rng: Draws, number: int, ground: int) -> list[tuple[str, ...]]:
     situation = f"I felt {name}, and the {job} knew."
     rows: list[tuple[str, ...]] = [(dialogue, "situation", "none", situation, name)]
     for turn in range(rng.pick(EMPDIAL_LENGTHS)):
-        label, words = _intent(rng, name)
+        if rng.chance(0.45):  # a turn without an intent is labelled with the emotion
+            label, words = name, (rng.pick(PLACES), rng.pick(PLACES))
+        else:
+            intent = rng.weighted_index(INTENT_WEIGHTS)
+            label, words = INTENTS[intent], (rng.cue(OBJECTS, 9, intent), rng.cue(OBJECTS, 9, intent))
         opener = rng.cue(OPENERS, 2, turn % 2).capitalize()
         text = rng.pick(EMPDIAL_TEMPLATES).format(r=opener, a=words[0], b=words[1], m=job)
         rows.append((dialogue, "utterance", ("speaker", "listener")[turn % 2], text, label))
     return rows
-
-
-def _intent(rng: Draws, ground: str) -> tuple[str, tuple[str, str]]:
-    """A turn's label and its two telling words; a turn without an intent is labelled with the emotion."""
-    if rng.chance(0.45):
-        return ground, (rng.pick(PLACES), rng.pick(PLACES))
-    intent = rng.weighted_index(INTENT_WEIGHTS)
-    return INTENTS[intent], (rng.cue(OBJECTS, 9, intent), rng.cue(OBJECTS, 9, intent))
 
 
 CONV_FOLDER = "conv/raw"
