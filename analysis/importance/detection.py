@@ -145,7 +145,11 @@ def detection(
     kinds = [(background, *pair) for background in (OWN, *HARDER) for pair in planted]
     rows = []
     for number, (background, name, share) in enumerate(kinds):
-        noise = background_noise(test, background, grids, np.random.default_rng((seed, number)))
+        rng = np.random.default_rng((seed, number))
+        if background == OWN:
+            noise = own_noise(test, grids, rng)
+        else:
+            noise = np.asarray(HARDER[background](grid, grids, rng) * grid.mask[..., None])
         # How much higher the intermediate of every pair is rated than its target [tasks, tasks].
         facts = grid.facts[name] if name else np.zeros(len(grid.tasks))
         effect = (facts[:, None] - facts[None, :]) * grid.mask
@@ -155,13 +159,6 @@ def detection(
         rows.append((background, name, share, points, grids, seen, seen / grids, *exact_interval(seen, grids)))
         progress(number + 1, len(kinds), f"grids with {background}")
     return framed(pd.DataFrame(rows, columns=list(DETECTION)), DETECTION)
-
-
-def background_noise(test: MixedTest, background: str, grids: int, rng: np.random.Generator) -> Array:
-    """Gains ``[tasks, tasks, grids]`` without an effect."""
-    if background == OWN:
-        return own_noise(test, grids, rng)
-    return np.asarray(HARDER[background](test.grid, grids, rng) * test.grid.mask[..., None])
 
 
 def smallest_detected(frame: pd.DataFrame) -> pd.DataFrame:

@@ -98,25 +98,19 @@ def fitted(sheet: Drawing, width: float, banner: str) -> Figure:
     for axes in figure.axes:  # ticks that are placed later take their size from here
         axes.tick_params(which="both", labelsize=_legible(TICKS * width / native))
     _fold(figure, width, sheet.height)
-    _keep_inside(figure)
-    return figure
-
-
-def _keep_inside(figure: Figure) -> None:
-    """Leave room at the sides that the layout, which reckons once, has let something run over.
-
-    Where nothing does, the places found stand, and are not sought again for the file.
-    """
-    width, height = figure.get_size_inches()
+    # Leave room at the sides that the layout, which reckons once, has let something run over. Where nothing does, the
+    # places found stand, and are not sought again for the file.
+    inches, height = figure.get_size_inches()
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
     box = figure.get_tightbbox()
-    left, right = max(0.0, -box.x0 / width), max(0.0, box.x1 / width - 1)
+    left, right = max(0.0, -box.x0 / inches), max(0.0, box.x1 / inches - 1)
     below, above = max(0.0, -box.y0 / height), max(0.0, box.y1 / height - 1)
     if isinstance(engine, ConstrainedLayoutEngine) and max(left, right, below, above) > 0:
         engine.set(rect=(left, below, 1 - left - right, 1 - below - above))
     else:
         figure.set_layout_engine("none")
+    return figure
 
 
 def _legible(size: float) -> float:

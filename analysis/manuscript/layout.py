@@ -488,18 +488,23 @@ def _float(table: Float, first: int, fit: TableFit, caption: str, label: str) ->
     body = [_guard(" & ".join(cells)) + r" \\" for cells in _cells(table)]
     for index in sorted((rule - first for rule in table.rules if 0 < rule - first < len(body)), reverse=True):
         body.insert(index, r"\midrule")
+    environment, width = "tabular", ""
+    if any(column.kind == "text" for column in table.columns):
+        environment, width = "tabularx", r"{\textwidth}" if fit.is_wide else r"{\columnwidth}"
+    kinds = {"number": "r", "label": "l", "text": r">{\raggedright\arraybackslash}X"}
+    columns = "".join(kinds[column.kind] for column in table.columns)
     lines = [
         rf"\begin{{{name}}}[tbp]",
         r"\centering",
         rf"\{fit.size}",
         rf"\setlength{{\tabcolsep}}{{{GAPS[SIZES[fit.size]]:g}pt}}",
-        *_begin(table, fit),
+        rf"\begin{{{environment}}}{width}{{@{{}}{columns}@{{}}}}",
         r"\toprule",
         " & ".join(_latex_head(table, index) for index in range(len(table.columns))) + r" \\",
         r"\midrule",
         *body,
         r"\bottomrule",
-        r"\end{tabularx}" if _has_text(table) else r"\end{tabular}",
+        rf"\end{{{environment}}}",
         rf"\caption{{{escaped(caption)}}}",
         rf"\label{{{label}}}",
         rf"\end{{{name}}}",
@@ -521,19 +526,6 @@ def _cells(table: Float) -> list[tuple[str, ...]]:
 def _guard(line: str) -> str:
     r"""A line of a table that the ``\\`` before it does not take for its own argument."""
     return "{}" + line if line.startswith(("[", "*")) else line
-
-
-def _has_text(table: Float) -> bool:
-    return any(column.kind == "text" for column in table.columns)
-
-
-def _begin(table: Float, fit: TableFit) -> list[str]:
-    kinds = {"number": "r", "label": "l", "text": r">{\raggedright\arraybackslash}X"}
-    columns = "@{}" + "".join(kinds[column.kind] for column in table.columns) + "@{}"
-    if not _has_text(table):
-        return [rf"\begin{{tabular}}{{{columns}}}"]
-    width = r"\textwidth" if fit.is_wide else r"\columnwidth"
-    return [rf"\begin{{tabularx}}{{{width}}}{{{columns}}}"]
 
 
 def _latex_head(table: Float, index: int) -> str:

@@ -5,7 +5,7 @@ down is not guessed. Settings that differ between tasks are named with their tas
 manifest, in the recipe of its cells, so that a row is told whether or not its cells are finished.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -227,7 +227,14 @@ def _settings(subject: Subject) -> Iterator[Answer]:
     yield "Which training settings?", text or NO_RECORD
     alone = f"; of targets alone {inline(study['baseline_seeds'])}" if study.get("baseline_seeds") else ""
     yield "Which seeds?", f"{inline(study['seeds'])}{alone}."
-    yield "Which search space?", _search_spaces(subject.searches)
+    spaces = [
+        f"{search['task']}{' on ' + search['intermediate'] if search.get('intermediate') else ''}:"
+        f" {inline(search['inputs']['space'])},"
+        f" {len(search['trials'])} trials, chosen on validation rows"
+        for search in subject.searches
+    ]
+    no_search = "No search of this study is in the store: settings are those of the study and entries."
+    yield "Which search space?", "; ".join(spaces) or no_search
     adapter = {name: value for name, value in study["adapter"].items() if value is not None}
     inputs = {"input format": study.get("input_format"), "tokens at most": study.get("max_tokens")}
     yield (
@@ -256,17 +263,6 @@ def _limits(subject: Subject) -> Iterator[Answer]:
     )
     for limit in subject.question.limits:
         yield "What cannot be known?", limit
-
-
-def _search_spaces(searches: Iterable[Mapping[str, Any]]) -> str:
-    """The spaces of the searches in the store, and how many trials each had."""
-    spaces = [
-        f"{search['task']}{' on ' + search['intermediate'] if search.get('intermediate') else ''}:"
-        f" {inline(search['inputs']['space'])},"
-        f" {len(search['trials'])} trials, chosen on validation rows"
-        for search in searches
-    ]
-    return "; ".join(spaces) or "No search of this study is in the store: settings are those of the study and entries."
 
 
 # How cells were trained and merged, in sentences whose facts are those of the finished records.
@@ -340,6 +336,7 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
     best, searched = subject.study.get("best"), keys_of(uses, TRAINING, "search of settings")
     weighed = _values(subject, lambda spec: spec.get("class_weights")).get("balanced")
     less = [setting for setting in subject.study.get("settings", ()) if setting != "full"]
+    may_retry = [record for record in records_of(subject) if record.spec.get("retry_collapsed")]
     parts = [
         f"Training used AdamW{keys_of(uses, TRAINING, 'AdamW')}: {_schedule(subject)}.",
         settings_of(subject, "{}."),
@@ -347,7 +344,10 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
         f"Searches on validation rows{searched} decided the settings of {', '.join(best)}." if best else "",
         losses_of(subject, uses),
         f"Classes were weighed in the loss by the inverse of their frequency: {', '.join(weighed)}." if weighed else "",
-        _retry_sentence(subject),
+        "A training that came to nothing on validation rows was repeated once at a third of its learning rate, which"
+        f" happened to {sum('retried' in record.results for record in may_retry)} of {len(may_retry)}."
+        if may_retry
+        else "",
         *_trainers(subject, uses),
         *_noise(subject),
         *(FORMATS[form] for form in _values(subject, lambda spec: spec.get("input_format")) if form in FORMATS),
@@ -494,18 +494,6 @@ def _schedule(subject: Subject) -> str:
     return _fact_sentence(values, "{}") or "the learning rate fell linearly to 0 at the last step"
 
 
-def _retry_sentence(subject: Subject) -> str:
-    """How often a training that came to nothing was repeated; nothing where the study does not ask for it."""
-    records = [record for record in records_of(subject) if record.spec.get("retry_collapsed")]
-    if not records:
-        return ""
-    again = sum("retried" in record.results for record in records)
-    return (
-        "A training that came to nothing on validation rows was repeated once at a third of its learning rate, which"
-        f" happened to {again} of {len(records)}."
-    )
-
-
 def _trainers(subject: Subject, uses: Sequence[Use]) -> Iterator[str]:
     """By what implementation cells were trained, one sentence for each that was."""
     # Rows that no lane can train are told of where they are described (merges).
@@ -610,7 +598,16 @@ def _rows(subject: Subject, uses: Sequence[Use]) -> Iterator[str]:
     for name, recipe in subject.recipes.items():
         table, rule = tables.get(name, {}), recipe["rule"]
         parts = [f"{RULES[rule](recipe)}{keys_of(uses, MERGING, rule)}", f"parents: {_parents(subject, table)}"]
-        parts += _counting(recipe)
+        if "best" in recipe:
+            by, best = recipe["by"], int(recipe["best"])
+            which, counts = (f"the {best}", "count") if best > 1 else ("the single parent", "counts")
+            if by == VALIDATION:
+                how = "on which the target, with the same seed and share of data, scored highest on validation rows"
+            else:
+                how = f"most like the target by {_noun(by)}"
+            parts.append(f"of these only {which} {how} {counts}")
+        if recipe["weights"] != EQUAL:
+            parts.append(f"each counts in proportion to its {_noun(recipe['weights'])} to the target")
         if targets := table.get("targets"):
             parts.append(f"targets: {_titles(subject, targets)}")
         yield f"Row {name}: {'; '.join(parts)}."
@@ -623,21 +620,6 @@ def _parents(subject: Subject, table: Mapping[str, Any]) -> str:
 
 def _titles(subject: Subject, tasks: Sequence[str]) -> str:
     return ", ".join(str(subject.tasks.get(task, {"title": task})["title"]) for task in tasks)
-
-
-def _counting(recipe: Recipe) -> Iterator[str]:
-    """How many of the parents count, chosen by what, and how much each."""
-    if "best" in recipe:
-        by, best = recipe["by"], int(recipe["best"])
-        which, counts = (f"the {best}", "count") if best > 1 else ("the single parent", "counts")
-        if by == VALIDATION:
-            how = "the target, with the same seed and share of data, scored highest on validation rows"
-            yield f"of these only {which} on which {how} {counts}"
-        else:
-            yield f"of these only {which} most like the target by {_noun(by)} {counts}"
-    weights = recipe["weights"]
-    if weights != EQUAL:
-        yield f"each counts in proportion to its {_noun(weights)} to the target"
 
 
 def _noun(similarity: Mapping[str, Any]) -> str:

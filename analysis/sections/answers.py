@@ -263,35 +263,25 @@ def budgets(question: Question) -> Section | None:
     title = f"{question.results.banner}{BUDGET_TITLE}, {question.results.name}"
     figures = [Drawing("budget", title, frame, budget_curves)]
     counts = [k for k in SHOWN if k < frame.transfers.max()]
-    rows = [_budget_row(frame, name, counts) for name in dict.fromkeys(frame.order)]
+    rows, better = [], []  # less regret than a random order, with the transfers at which most of it shows
+    for name, part in frame.set_index("transfers").groupby("order", sort=False):
+        after = choices.enough(frame, name, POINTS)
+        regrets = [f"{number(part.regret[k], 2)} ({interval(part.low[k], part.high[k], 2)})" for k in counts]
+        rows.append([name, *regrets, f"{after} ({part.cells[after]} cells)" if after else "-"])
+        less = part[part.index.isin(counts) & (part.difference_high < 0)]
+        if name != choices.RANDOM and len(less):
+            k = less.difference.idxmin()
+            limits = interval(less.difference_low[k], less.difference_high[k], 2)
+            better.append(f"{name} (after {k}: {signed(less.difference[k], 2)} points, {limits})")
+    verdict = f"Less regret than in a random order, with limits below 0: {'; '.join(better) or 'none'}."
     head = ["ranking", *(f"regret, {k} trained" for k in counts), f"trained where regret is below {POINTS}"]
     shares = percent(choices.row_share(question.results)), percent(choices.share_by_chance(question.results))
     share = (
         f"Intermediates as such explain {shares[0]} of the variance of gains within targets, where noise alone would"
         f" give {shares[1]}: this is all that an order by effects can learn."
     )
-    texts = Text(_verdict(frame, counts)), Text(share)
-    blocks: list[Block] = [Text(BUDGET_TEXT), Table(head, rows), *texts, *pictures(figures)]
+    blocks: list[Block] = [Text(BUDGET_TEXT), Table(head, rows), Text(verdict), Text(share), *pictures(figures)]
     return Section(BUDGET, blocks, {"budget": frame}, figures=figures)
-
-
-def _budget_row(frame: pd.DataFrame, name: str, counts: list[int]) -> list[str]:
-    rows = frame[frame.order == name].set_index("transfers")
-    after = choices.enough(frame, name, POINTS)
-    cells = f"{after} ({rows.cells[after]} cells)" if after else "-"
-    return [name, *(f"{number(rows.regret[k], 2)} ({interval(rows.low[k], rows.high[k], 2)})" for k in counts), cells]
-
-
-def _verdict(frame: pd.DataFrame, counts: list[int]) -> str:
-    """Which orders leave less regret than a random one, with the number of transfers at which most of it shows."""
-    lines = []
-    for name in dict.fromkeys(frame.order):
-        rows = frame[(frame.order == name) & frame.transfers.isin(counts) & (frame.difference_high < 0)]
-        if name != choices.RANDOM and len(rows):
-            best = rows.loc[rows.difference.idxmin()]
-            limits = interval(best.difference_low, best.difference_high, 2)
-            lines.append(f"{name} (after {best.transfers}: {signed(best.difference, 2)} points, {limits})")
-    return f"Less regret than in a random order, with limits below 0: {'; '.join(lines) or 'none'}."
 
 
 # The section on a model's ratings: how they agree with people's, and whether they say the same of gains.

@@ -127,9 +127,15 @@ def gains(study: StudyResults) -> Section:
         return Section("Gains", [Text("The study plans no transfer.")], frames)
     tested = frame[frame.p.notna()]
     seeds = " or ".join(dict.fromkeys(tested.conditional)) or "no finished pair"
+    draws = "paired draws"
+    if not tested.empty:
+        least, most = tested.draws.min(), tested.draws.max()
+        draws = f"{least} {draws}"
+        if more := int((tested.draws > least).sum()):
+            draws += f" (of {counted(more, 'gain')} {most}, where what is significant was within Monte Carlo error)"
     text = (
         "A gain is a transfer's score minus its target's alone in the same setting, in points (x 100). Every p is"
-        f' two-sided, from {_draws(tested)} of groups, and conditional on {seeds}. "Significant" means'
+        f' two-sided, from {draws} of groups, and conditional on {seeds}. "Significant" means'
         f" p <= {LEVEL} after Benjamini and Hochberg over the {counted(len(tested), 'gain')} that have a p."
     )
     if _is_limited(frame):
@@ -347,18 +353,6 @@ def _doubts(tested: pd.DataFrame, name: str, doubtful: pd.DataFrame) -> str:
         return "none"
     least, most = draws.min(), draws.max()
     return f"{len(which)} at {least} draws" if least == most else f"{len(which)} at {least} to {most} draws"
-
-
-def _draws(tested: pd.DataFrame) -> str:
-    """How many draws are behind a p, and of how many gains they are more."""
-    if tested.empty:
-        return "paired draws"
-    least, most = tested.draws.min(), tested.draws.max()
-    more = int((tested.draws > least).sum())
-    again = (
-        f" (of {counted(more, 'gain')} {most}, where what is significant was within Monte Carlo error)" if more else ""
-    )
-    return f"{least} paired draws{again}"
 
 
 def _less(row: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame

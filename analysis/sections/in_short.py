@@ -108,6 +108,13 @@ def sentences_of_scores(question: Question, answer: ImportanceReport) -> list[st
     higher, lower = (int((sign * gains.points > EQUAL).sum()) for sign in (1, -1))
     families = results.tasks.family.nunique()
     metrics = " and ".join(METRIC_NAMES[name] for name in METRIC_NAMES if (gains.metric == name).any())
+    reasons = ["no interval is known, and every score is from one training run"]
+    for flag, text in (
+        ("collapsed", "of a collapsed training"),
+        ("contaminated", "on test items that are training material too"),
+    ):
+        if count := int(gains[flag].fillna(False).astype(bool).sum()):
+            reasons.append(f"{count} of {len(gains)} gains {_be(count)} {text}")
     return [
         f"Known: printed scores of {counted(len(titles), 'task')} of {counted(families, 'family', 'families')}, alone"
         f" and as {counted(len(gains), 'transfer')}; {metrics}, with two decimals.",
@@ -115,7 +122,7 @@ def sentences_of_scores(question: Question, answer: ImportanceReport) -> list[st
         f" {len(gains) - higher - lower} alike. None can be tested, and a difference of a point may be rounding.",
         *_ends(gains, titles),
         *explanation(answer, question),
-        f"Reasons for caution: {'; '.join(_reasons_of_scores(gains))}.",
+        f"Reasons for caution: {'; '.join(reasons)}.",
     ]
 
 
@@ -126,16 +133,6 @@ def _ends(gains: pd.DataFrame, titles: pd.Series) -> Iterator[str]:
         if (row.points > EQUAL) if noun == "gain" else (row.points < -EQUAL):
             pair = f"{titles[row.intermediate]} -> {titles[row.target]}"
             yield f"Largest {noun}: {pair}, {signed(row.points, 0)} points, not tested."
-
-
-def _reasons_of_scores(gains: pd.DataFrame) -> Iterator[str]:
-    yield "no interval is known, and every score is from one training run"
-    for flag, text in (
-        ("collapsed", "of a collapsed training"),
-        ("contaminated", "on test items that are training material too"),
-    ):
-        if count := int(gains[flag].fillna(False).astype(bool).sum()):
-            yield f"{count} of {len(gains)} gains {_be(count)} {text}"
 
 
 def _scope(study: StudyResults, cells: pd.DataFrame) -> str:

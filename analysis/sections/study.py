@@ -135,7 +135,14 @@ def baselines(study: StudyResults) -> Section:
         " posts, articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole"
         " model is a reference."
     )
-    blocks = [Text(text), Table.of(study.baselines, [target, *columns]), *_ordinal_metrics(study)]
+    blocks: list[Block] = [Text(text), Table.of(study.baselines, [target, *columns])]
+    is_ordinal = study.baselines.quadratic_kappa.notna() | study.baselines.spearman_r.notna()
+    if rows := [
+        (study.title(row.target), row.setting, number(row.score), number(row.quadratic_kappa), number(row.spearman_r))
+        for row in study.baselines[is_ordinal].itertuples()
+    ]:
+        head = ("target", "setting", "macro-F1", "quadratic-weighted kappa", "Spearman r")
+        blocks += [Text("Targets alone whose classes have an order:"), Table(head, rows)]
     return Section("Baselines", blocks, {"baselines": study.baselines})
 
 
@@ -151,17 +158,6 @@ def alone_columns(title: Callable[[str], str]) -> list[Column]:
         Column("rows", "n_test", "count"),
         Column("groups", "n_groups", "count"),
     ]
-
-
-def _ordinal_metrics(study: StudyResults) -> list[Block]:
-    """Table of the further metrics of targets whose classes have an order; nothing where there are none."""
-    shown = study.baselines[study.baselines.quadratic_kappa.notna() | study.baselines.spearman_r.notna()]
-    rows = [
-        (study.title(row.target), row.setting, number(row.score), number(row.quadratic_kappa), number(row.spearman_r))
-        for row in shown.itertuples()
-    ]
-    head = ("target", "setting", "macro-F1", "quadratic-weighted kappa", "Spearman r")
-    return [Text("Targets alone whose classes have an order:"), Table(head, rows)] if rows else []
 
 
 def heatmaps(study: StudyResults) -> Section:
