@@ -333,7 +333,7 @@ def _show_contexts(options: argparse.Namespace, store: Store, manifest: Mapping[
     from analysis.figures.boards import contexts
     from analysis.results.probes import context_sensitivity
     from analysis.results.study_results import StudyResults
-    from analysis.tables import TABLES, fixed, write_csv
+    from analysis.tables import TABLES, bare, fixed, write_csv
 
     places = {"ids": Path(options.splits) if options.splits else None, "registry": options.registry}
     places["conversations"] = Path(options.conversations) if options.conversations else None
@@ -365,7 +365,15 @@ def _show_contexts(options: argparse.Namespace, store: Store, manifest: Mapping[
         )
     if len(probed.inserted):
         print("\nreplies of everyday talk that are called empathetic, by the sentence put in, with Wilson's interval:")
-        print_rows([_sentence_row(row) for row in probed.inserted.itertuples()], spare=("seed",))
+        sentences = [
+            {
+                **{"task": row.target, "by": row.system, "seed": row.seed, "talk": row.corpus},
+                "sentence": row.inserted,
+                "empathetic": f"{row.empathetic} of {row.n} ({bare(row.low)}-{bare(row.high)})",
+            }
+            for row in probed.inserted.itertuples()
+        ]
+        print_rows(sentences, spare=("seed",))
     _print_missing(probed.missing)
     if sensitivity:
         drops = ", ".join(f"{task} {fixed(100 * drop, 1)}" for task, drop in sensitivity.items())
@@ -393,19 +401,6 @@ def _change(row: Any) -> str:  # noqa: ANN401 - a tuple of pandas
     from analysis.tables import bare
 
     return f"{bare(row.changed)} ({bare(row.changed_low)}-{bare(row.changed_high)})"
-
-
-def _sentence_row(row: Any) -> dict[str, object]:  # noqa: ANN401 - a tuple of pandas
-    from analysis.tables import bare
-
-    return {
-        "task": row.target,
-        "by": row.system,
-        "seed": row.seed,
-        "talk": row.corpus,
-        "sentence": row.inserted,
-        "empathetic": f"{row.empathetic} of {row.n} ({bare(row.low)}-{bare(row.high)})",
-    }
 
 
 # Options.

@@ -81,7 +81,14 @@ def connected(options: Ray) -> Iterator[None]:
     try:
         if is_ours:
             _connect(options.address)
-        _check_nodes(options)
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        needs = {"CPU": options.cpus, "GPU": options.gpus}
+        if not any(all(node.get(name, 0) >= count for name, count in needs.items()) for node in nodes):
+            there = "; ".join(f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes)
+            raise BadInput(
+                f"no node of the Ray cluster has the {options.cpus:g} CPU and {options.gpus:g} GPU of a job; they have "
+                f"{there or 'nothing'}: set ray.cpus and ray.gpus to what one has"
+            )
         yield
     finally:
         if is_ours:
@@ -102,7 +109,14 @@ def _connect(address: str) -> None:
         options |= {"num_cpus": cores(), "object_store_memory": OBJECT_BYTES}
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     elif address != "auto":
-        _check_address(address)
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
+        except (OSError, ValueError, OverflowError) as problem:
+            raise BadInput(
+                f"no Ray cluster can be reached at ray.address {address!r} ({problem}); write the HOST:PORT that its"
+                " head was started with, 'auto' for the one on this machine, or nothing to start one"
+            ) from None
     try:
         with _own_signals(), chdir(ROOT):  # the current folder comes first on the path of Ray's workers
             ray.init(**options)
@@ -111,32 +125,6 @@ def _connect(address: str) -> None:
         where = f"connect to the cluster at {address!r}" if address else "start on this machine"
         reason = " ".join(str(problem).split())[:300]
         raise BadInput(f"Ray cannot {where}: {type(problem).__name__}: {reason}") from None
-
-
-def _check_address(address: str) -> None:
-    """BadInput if nothing listens at the address."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
-    except (OSError, ValueError, OverflowError) as problem:
-        raise BadInput(
-            f"no Ray cluster can be reached at ray.address {address!r} ({problem}); write the HOST:PORT that its head "
-            "was started with, 'auto' for the one on this machine, or nothing to start one"
-        ) from None
-
-
-def _check_nodes(options: Ray) -> None:
-    """BadInput if a task would wait for ever."""
-    import ray
-
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    needs = {"CPU": options.cpus, "GPU": options.gpus}
-    if not any(all(node.get(name, 0) >= count for name, count in needs.items()) for node in nodes):
-        there = "; ".join(f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes)
-        raise BadInput(
-            f"no node of the Ray cluster has the {options.cpus:g} CPU and {options.gpus:g} GPU of a job; they have "
-            f"{there or 'nothing'}: set ray.cpus and ray.gpus to what one has"
-        )
 
 
 @contextmanager

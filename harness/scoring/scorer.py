@@ -193,21 +193,21 @@ class ScoringPack:
         numbers, windows = _number({name: encoded[name] for name in self.readings})
         outputs = self.state.trained["head.4.weight"].shape[1]
         every = np.zeros((len(self.tasks), len(windows), outputs), np.float32)
-        for chosen, places in self._passes(numbers, len(windows)).items():
-            lanes, part = self.lanes(chosen, frozen.dtype), [windows[index] for index in places]
-            every[np.ix_(chosen, places)] = _compute(frozen, lanes, part, pad_id, has_segments=has_segments)
-        return np.stack([_means(every[lane], numbers[name]) for lane, name in enumerate(self.readings)])
-
-    def _passes(self, numbers: Mapping[str, Sequence[list[int]]], count: int) -> dict[tuple[int, ...], list[int]]:
-        """The sequences that the same lanes read, by their lanes."""
-        readers: list[list[int]] = [[] for _ in range(count)]
+        readers: list[list[int]] = [[] for _ in windows]
         for lane, name in enumerate(self.readings):
             for number in {number for row in numbers[name] for number in row}:
                 readers[number].append(lane)
-        passes: dict[tuple[int, ...], list[int]] = {}
-        for number, lanes in enumerate(readers):
-            passes.setdefault(tuple(lanes), []).append(number)
-        return passes
+        passes: dict[tuple[int, ...], list[int]] = {}  # the sequences that the same lanes read, by their lanes
+        for number, reading in enumerate(readers):
+            passes.setdefault(tuple(reading), []).append(number)
+        for chosen, places in passes.items():
+            lanes, part = self.lanes(chosen, frozen.dtype), [windows[index] for index in places]
+            if frozen.device.type == "cpu":  # without padding; on a GPU in few large passes
+                logits = scored(frozen, lanes, part, pad_id, has_segments=has_segments).numpy()
+            else:
+                logits = predicted(frozen, lanes, [(row,) for row in part], pad_id, has_segments=has_segments)
+            every[np.ix_(chosen, places)] = logits
+        return np.stack([_means(every[lane], numbers[name]) for lane, name in enumerate(self.readings)])
 
 
 def _number(encoded: Mapping[str, Sequence[tuple[Encoded, ...]]]) -> tuple[dict[str, list[list[int]]], list[Encoded]]:
@@ -224,15 +224,6 @@ def _number(encoded: Mapping[str, Sequence[tuple[Encoded, ...]]]) -> tuple[dict[
         }
         windows += [new[number] for number in range(len(windows), len(index))]
     return numbers, windows
-
-
-def _compute(
-    frozen: Frozen, lanes: Lanes, rows: Sequence[Encoded], pad_id: int, *, has_segments: bool
-) -> NDArray[np.float32]:
-    """Logits ``[K, rows, outputs]``: without padding on a processor, in few large passes on a GPU."""
-    if frozen.device.type == "cpu":
-        return scored(frozen, lanes, rows, pad_id, has_segments=has_segments).numpy()
-    return predicted(frozen, lanes, [(row,) for row in rows], pad_id, has_segments=has_segments)
 
 
 def _means(logits: NDArray[np.float32], rows: Sequence[list[int]]) -> NDArray[np.float32]:

@@ -55,8 +55,16 @@ def need_optuna() -> None:
 
 @contextmanager
 def open_journal(folder: Path, inputs: Mapping[str, Any]) -> Iterator[optuna.Study]:
-    """The Optuna study of a search, for this process alone; CannotSearch if it was begun with other ``inputs``."""
-    with alone_in(folder):
+    """The Optuna study of a search, for this process alone; CannotSearch if it was begun with other ``inputs``.
+
+    CannotSearch too while another process has the folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it whatever ends the process
+        except BlockingIOError:
+            raise CannotSearch(f"{folder}: another process searches here; wait for it, or stop it") from None
         path = folder / JOURNAL
         if path.is_file() and not (content := path.read_bytes()).endswith(b"\n"):
             with path.open("r+b") as file:  # what is written after an unfinished line would be lost with it
@@ -72,18 +80,6 @@ def open_journal(folder: Path, inputs: Mapping[str, Any]) -> Iterator[optuna.Stu
                 "go on with those, or move the file away and search anew"
             )
         yield study
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """A folder, made where it is not there, for this process alone; CannotSearch while another one has it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it whatever ends the process
-        except BlockingIOError:
-            raise CannotSearch(f"{folder}: another process searches here; wait for it, or stop it") from None
-        yield
 
 
 def _study(path: Path) -> optuna.Study:

@@ -338,8 +338,19 @@ def extra_files(
 
     With a ``deposit`` it is for others: MayNotShare if a task is private, BadMetadata if it does not say who made it.
     """
-    facts = {"title": manifest["study"].get("title") or manifest["name"], "description": _about(manifest, records)}
-    files = {LOCK: lock().encode(), **_own_ratings(manifest)}
+    texts = "made-up texts" if manifest["synthetic"] else "real texts"
+    facts = {
+        "title": manifest["study"].get("title") or manifest["name"],
+        "description": "Records, predictions, tables and figures of a study of transfer between"
+        f" {len(manifest['tasks'])} tasks of empathy in language, trained on {texts} with the encoder"
+        f" {manifest['study']['backbone']}: {records} trainings. Every table can be computed anew from the records.",
+    }
+    files = {LOCK: lock().encode()}
+    of_user = ratings(rating_files(manifest["study"].get("registry", ())))[len(ratings()) :]
+    if own := [rating for rating in of_user if rating.task in manifest["tasks"]]:
+        table = io.StringIO(newline="")
+        csv.writer(table, lineterminator="\n").writerows([Rating._fields, *own])
+        files[f"{REGISTRY}/ratings.csv"] = table.getvalue().encode()
     if deposit:
         if private := private_tasks(manifest):
             raise MayNotShare(
@@ -409,21 +420,3 @@ def otherwise(locked: str) -> list[str]:
 
 def _version() -> str:
     return metadata.version("empathy-transfer")
-
-
-def _about(manifest: Manifest, records: int) -> str:
-    texts = "made-up texts" if manifest["synthetic"] else "real texts"
-    return (
-        f"Records, predictions, tables and figures of a study of transfer between {len(manifest['tasks'])} tasks of"
-        f" empathy in language, trained on {texts} with the encoder {manifest['study']['backbone']}: {records}"
-        " trainings. Every table can be computed anew from the records."
-    )
-
-
-def _own_ratings(manifest: Manifest) -> dict[str, bytes]:
-    """The ratings of the study's tasks from the user's own files, as one file; nothing if there are none."""
-    of_user = ratings(rating_files(manifest["study"].get("registry", ())))[len(ratings()) :]
-    rows = [rating for rating in of_user if rating.task in manifest["tasks"]]
-    table = io.StringIO(newline="")
-    csv.writer(table, lineterminator="\n").writerows([Rating._fields, *rows])
-    return {f"{REGISTRY}/ratings.csv": table.getvalue().encode()} if rows else {}

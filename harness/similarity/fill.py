@@ -130,7 +130,12 @@ class Filler:
         for name, splits_hash in splits_hashes(self.manifest).items():
             inputs = data_embedding_inputs(splits_hash, self.encoder_name, backbone)
             if self.encoder_name == POOLED:
-                self._check_backbone(inputs)
+                stored = self.store.find_measure(DATA_EMBEDDING, inputs)
+                # another backbone of this name
+                if stored and stored.result["weights_sha256"] != self.plan.backbone.weights_sha256:
+                    raise BadInput(
+                        f"backbone {inputs['backbone']!r}: the store has embeddings by other weights; rename its folder"
+                    )
 
             def result(name: str = name) -> dict[str, Any]:
                 rows = evenly_spaced(self.plan.splits[name].train, EMBEDDED_ROWS)
@@ -212,14 +217,6 @@ class Filler:
             self.encoder.load()
         elif measure in OF_NETWORK:
             _ = self.adapted.network
-
-    def _check_backbone(self, inputs: Mapping[str, Any]) -> None:
-        """BadInput if the store has an embedding by another backbone of this name."""
-        stored = self.store.find_measure(DATA_EMBEDDING, inputs)
-        if stored and stored.result["weights_sha256"] != self.plan.backbone.weights_sha256:
-            raise BadInput(
-                f"backbone {inputs['backbone']!r}: the store has embeddings by other weights; rename its folder"
-            )
 
 
 MEASURES: dict[str, Callable[[Filler], Iterator[MissingMeasure]]] = {

@@ -442,23 +442,16 @@ class OptionsProbe:
         rows = scorer.read(scorer.tasks[0], [every[index] for index in places])
         for name in wanted:
             started = time.perf_counter()
-            answers, cost = self._ask(scorer, rows, name)
-            result = {"places": places, "answers": answers, "cost": cost}
+            (fitted,) = scorer.fitted
+            if fitted.instruction is None:
+                raise BadInput("it answers by no options")
+            instruction, classes = arranged(fitted.instruction, name)
+            predicted = fitted.asked_by(instruction, classes).predict(rows)
+            answers = np.array(classes)[predicted.logits.argmax(axis=1)]
+            if predicted.unanswered is not None:
+                answers[predicted.unanswered] = NO_ANSWER
+            result = {"places": places, "answers": answers.tolist(), "cost": dict(predicted.cost)}
             self.store.put_measure(OPTIONS, inputs[name], result, time.perf_counter() - started)
-
-    def _ask(
-        self, scorer: SystemScorer, rows: Sequence[Example], arrangement: str
-    ) -> tuple[list[int], dict[str, float]]:
-        """The class that is answered to every row, -1 where none is, and what the answers cost."""
-        (fitted,) = scorer.fitted
-        if fitted.instruction is None:
-            raise BadInput("it answers by no options")
-        instruction, classes = arranged(fitted.instruction, arrangement)
-        predicted = fitted.asked_by(instruction, classes).predict(rows)
-        answers = np.array(classes)[predicted.logits.argmax(axis=1)]
-        if predicted.unanswered is not None:
-            answers[predicted.unanswered] = NO_ANSWER
-        return answers.tolist(), dict(predicted.cost)
 
 
 def drawn(count: int, most: int) -> list[int]:
