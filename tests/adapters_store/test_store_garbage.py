@@ -71,10 +71,11 @@ def test_nothing_young_is_listed(store, folder):
     assert (result.leftovers, result.young) == ([], 2)
 
 
-def test_one_young_file_anywhere_keeps_a_folder(littered):
+@pytest.mark.parametrize(("name", "seconds"), [("crashed/record/half.bin", 2 * YOUNG), ("crashed", YEAR)])
+def test_one_young_file_anywhere_keeps_a_folder_and_what_is_of_the_future_is_young(littered, name, seconds):
     store, _ = littered
-    ahead = time.time() + 2 * YOUNG
-    os.utime(store.root / "staging" / "crashed" / "record" / "half.bin", (ahead, ahead))
+    ahead = time.time() + seconds
+    os.utime(store.root / "staging" / name, (ahead, ahead))
     assert ("staging", "staging/crashed") not in found(store)
 
 
@@ -95,13 +96,6 @@ def test_the_clock_of_this_machine_is_never_asked(littered, monkeypatch, jump):
     assert found(store) == expected
     monkeypatch.undo()
     assert found(store) == []
-
-
-def test_what_is_of_the_future_is_young(littered):
-    store, _ = littered
-    ahead = time.time() + YEAR
-    os.utime(store.root / "staging" / "crashed", (ahead, ahead))
-    assert ("staging", "staging/crashed") not in found(store)
 
 
 def test_what_changes_between_listing_and_removing_stays(littered):

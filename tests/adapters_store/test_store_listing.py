@@ -17,10 +17,6 @@ def rows(store):
     return {(row.what, row.name): row for row in listing(store)}
 
 
-def size_of_record_json(store, key):
-    return (store.root / "objects" / key / "record.json").stat().st_size
-
-
 def test_every_study_and_every_sort_is_counted_once(store, folder):
     prepared(folder, EVERY_KIND)
     keys = [put(store, folder, seed=seed).key for seed in (1, 2, 3)]
@@ -31,7 +27,7 @@ def test_every_study_and_every_sort_is_counted_once(store, folder):
     prepared(store.pack_folder("f" * 64), {"fold-1.2.safetensors": b"four"})
     prepared(store.root / "staging" / "left", {"half.bin": b"seven.."})
     found = rows(store)
-    sizes = [BYTES + size_of_record_json(store, key) for key in keys]
+    sizes = [BYTES + (store.root / "objects" / key / "record.json").stat().st_size for key in keys]
     assert found["study", "one"] == Row("study", "one", 2, 2, sizes[0] + sizes[1])
     assert found["study", "two"] == Row("study", "two", 2, 1, sizes[1])
     assert found["records", "of no study"] == Row("records", "of no study", None, 1, sizes[2])

@@ -126,11 +126,7 @@ def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, fetched):
     wanted = [Download(url, f"set/{name}", archive_member=f"a/{name}") for name in ("one.csv", "two.csv")]
     assert [is_new for _, is_new in fetch(wanted, data, lambda *_: None)] == [True, True]
     assert fetched == [url]
-    assert sorted(path.relative_to(data).as_posix() for path in data.rglob("*")) == [
-        "set",
-        "set/one.csv",
-        "set/two.csv",
-    ]
+    assert sorted(map(str, data.rglob("*"))) == [f"{data}/{name}" for name in ("set", "set/one.csv", "set/two.csv")]
 
 
 def test_a_fetch_of_an_unsafe_archive_leaves_nothing(tmp_path, fetched):

@@ -46,20 +46,14 @@ def test_muddy_waters_has_the_18_tasks_and_table_4(tmp_path):
 
 
 def test_study_task_wins_over_study_over_entry_over_default(write):
-    text = (
-        'tasks = ["epitome_er", "epitome_ex"]\n[training]\nepochs = 3\nbatch_size = 4\n[task.epitome_er]\nepochs = 9\n'
-    )
+    text = 'tasks = ["epitome_er", "epitome_ex"]\n[training]\nepochs = 3\nbatch_size = 4\n[task.epitome_er]\nepochs = 9'
     study, registry = load_study(write(text)), Registry.load()
     er, er_origin = study.training_for(registry.task("epitome_er"))
     ex, ex_origin = study.training_for(registry.task("epitome_ex"))
     assert (er.epochs, er.batch_size, er.learning_rate, er.clip) == (9, 4, 0.00041, 1.0)
     assert (ex.epochs, ex_origin["epochs"]) == (3, "study")
-    assert [er_origin[k] for k in ("epochs", "batch_size", "learning_rate", "clip")] == [
-        "study.task",
-        "study",
-        "entry",
-        "default",
-    ]
+    said = {"epochs": "study.task", "batch_size": "study", "learning_rate": "entry", "clip": "default"}
+    assert {name: er_origin[name] for name in said} == said
 
 
 def test_extends_keeps_what_is_not_said_again(write):
