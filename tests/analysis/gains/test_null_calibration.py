@@ -16,17 +16,7 @@ LANES = 4
 SEED_NOISE = {"macro_f1": 0.12, "pearson_r": 0.07}  # as much variance between seeds as items give, at 50 groups
 
 
-def _column(
-    rng,
-    metric,
-    n_groups,
-    n_seeds,
-    *,
-    effect,
-    uneven,
-    seed_noise,
-    paired,
-):
+def _column(rng, metric, n_groups, n_seeds, *, effect, uneven, seed_noise, paired):
     """Labels ``[n]``, groups and predictions ``[1 + LANES, seeds, n]``; lane 0 is the baseline.
 
     Every cell errs in its own way on every group and on every item, partly alike and partly anew for each seed;

@@ -122,9 +122,7 @@ def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
     assert sum(name.endswith("test.parquet") for name in found) == 8 and b"without weights" in found["README.md"]
     listed = json.loads(found["archive.json"])["members"]
     assert set(listed) == set(found) - {"archive.json"}
-    assert json.loads(found[".zenodo.json"])["creators"] == [
-        {"name": "Bernard, Ada", "affiliation": "Some University"},
-    ]
+    assert json.loads(found[".zenodo.json"])["creators"] == [{"name": "Bernard, Ada", "affiliation": "Some University"}]
 
 
 def test_a_store_takes_the_records_alone_and_an_equal_store_gives_equal_bytes(stored, packed, tmp_path, capsys):
@@ -132,7 +130,7 @@ def test_a_store_takes_the_records_alone_and_an_equal_store_gives_equal_bytes(st
     assert code == 0 and "11 records and measures restored" in out
     assert Store(tmp_path / "there").keys() == stored.keys()
     assert sorted(path.name for path in (tmp_path / "there").iterdir() if any(path.iterdir())) == [
-        *("measures", "objects", "studies"),
+        *("measures", "objects", "studies")
     ]
     out = tmp_path / "again.tar.gz"
     assert typed(capsys, "store", "archive", "fake", "--store", tmp_path / "there", "--out", out, *WHO)[0] == 0

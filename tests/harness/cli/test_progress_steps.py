@@ -42,7 +42,4 @@ def test_a_line_names_the_cell_that_has_ended_not_the_one_that_is_trained(capsys
         report.add(outcome)
         progress.on_cell(report)
     shown = capsys.readouterr().err.splitlines()
-    assert shown == [
-        f"2 done, 2 left; finished: {other.label}",
-        f"2 done, 1 left, 1 failed; failed: {below.label}",
-    ]
+    assert shown == [f"2 done, 2 left; finished: {other.label}", f"2 done, 1 left, 1 failed; failed: {below.label}"]

@@ -215,11 +215,7 @@ def test_without_their_packages_products_of_low_rank_are_refused_with_the_comman
 REFUSED = [
     ("bi-encoder", {"joins": "both"}, "joins 'both' is not one of attention, concatenated, response"),
     ("clsn", {"siblings": ["a", "b"]}, r"siblings \['a', 'b'\] are 2 tasks; name one, or none"),
-    (
-        "clsn",
-        {"sibling_labels": "shuffled"},
-        "sibling_labels 'shuffled' has no sibling to shuffle; name it in",
-    ),
+    ("clsn", {"sibling_labels": "shuffled"}, "sibling_labels 'shuffled' has no sibling to shuffle; name it in"),
     ("decoder", {"new_tokens": True}, "unknown field 'new_tokens'"),
     ("encoder", {"loss": "focall"}, "loss.kind 'focall' is not one of .*; did you mean 'focal'"),
     ("encoder", {"gamma": 9.0, "loss": "focal"}, "gamma 9.0 is not a number from 0 to 5"),

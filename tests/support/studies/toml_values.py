@@ -20,9 +20,7 @@ SCALARS = (
     | st.just(datetime.datetime(2020, 2, 29, 1, 2, 3, tzinfo=datetime.UTC))
 )
 VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
-    max_leaves=5,
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=5
 )
 
 

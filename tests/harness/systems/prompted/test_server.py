@@ -174,12 +174,7 @@ def test_an_unknown_model_is_named_in_one_line_and_asked_for_once_per_call_in_fl
 
 @pytest.mark.parametrize(
     ("status", "line"),
-    [
-        ("401", "refuses the key"),
-        ("403", "refuses the key"),
-        ("400", "refuses the call"),
-        ("307", "sends elsewhere"),
-    ],
+    [("401", "refuses the key"), ("403", "refuses the key"), ("400", "refuses the call"), ("307", "sends elsewhere")],
 )
 def test_a_status_that_no_second_call_mends_is_one_line_without_what_the_server_wrote(
     status, line, server, tmp_path, monkeypatch

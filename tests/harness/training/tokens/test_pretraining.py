@@ -9,15 +9,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast, set_seed
 
 from harness.study.backbone import resolve
 from harness.training.model import load_backbone
-from harness.training.pretraining import (
-    IGNORED,
-    Setting,
-    corpus_of,
-    masked,
-    pretrain,
-    turns_of,
-    windows_of,
-)
+from harness.training.pretraining import IGNORED, Setting, corpus_of, masked, pretrain, turns_of, windows_of
 from harness.training.tokenizer import load_tokenizer
 from tasks import synthetic
 from tasks.errors import BadInput
