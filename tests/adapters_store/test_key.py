@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from adapters_store import StoreError, canonical, key_of
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
-)
+values = st.recursive(scalars, lambda more: st.lists(more, max_size=3) | st.dictionaries(st.text(), more, max_size=3))
 specs = st.dictionaries(st.text(), values, max_size=4)
 
 

@@ -134,9 +134,7 @@ def test_what_cannot_be_a_record_is_refused_and_not_stored(store, folder, change
 
 
 @settings(max_examples=25)
-@given(
-    content=st.dictionaries(st.from_regex(r"[a-z0-9_]{1,8}(/[a-z0-9_]{1,8})?", fullmatch=True), st.binary(), max_size=4)
-)
+@given(st.dictionaries(st.from_regex(r"[a-z0-9_]{1,8}(/[a-z0-9_]{1,8})?", fullmatch=True), st.binary(), max_size=4))
 def test_any_files_come_back_byte_for_byte(tmp_path_factory, content):
     names = set(content)
     files = {name: raw for name, raw in content.items() if not any(other.startswith(f"{name}/") for other in names)}

@@ -48,10 +48,8 @@ print(reads, flush=True)
 
 
 def started(script, store, folder, number):
-    command = [sys.executable, "-I", "-c", script, str(store.root), str(folder), str(number)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    words = [sys.executable, "-I", "-c", script, str(store.root), str(folder), str(number)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
 

@@ -98,9 +98,8 @@ def test_intervals_of_probabilities_stay_within_0_and_1_and_few_texts_have_none(
     wide.loc[wide["group"] == "b", shares] = [[0.999, 0.0, 1.0, 1e-6]] * 11 + [[0.2, 0.0, 1.0, 0.9]]
     found = group_means(wide)
     held = found[found["scale"].isin(shares) & (found["n"] >= corpus.FEWEST)]
-    assert (
-        (held["low"] >= 0) & (held["high"] <= 1) & (held["low"] <= held["mean"]) & (held["mean"] <= held["high"])
-    ).all()
+    low, mean, high = (held[name] for name in ("low", "mean", "high"))
+    assert ((low >= 0) & (low <= mean) & (mean <= high) & (high <= 1)).all()
     assert found.loc[found["n"] < corpus.FEWEST, ["low", "high"]].isna().all(axis=None)
     large = found.set_index(["scale", "group"]).loc[("kind: yes", "a")]
     values = wide.loc[wide["group"] == "a", "kind: yes"]
@@ -109,9 +108,7 @@ def test_intervals_of_probabilities_stay_within_0_and_1_and_few_texts_have_none(
 
 
 def test_no_correlation_is_drawn_as_minus_0():
-    pairs = [
-        (a, b, rho) for a, b, rho in (("x", "x", 1.0), ("x", "y", -0.004), ("y", "x", -0.004), ("y", "y", math.nan))
-    ]
+    pairs = [("x", "x", 1.0), ("x", "y", -0.004), ("y", "x", -0.004), ("y", "y", math.nan)]
     figure = draw_map(pd.DataFrame(pairs, columns=["scale", "other", "rho"]), "a title")
     assert [one.get_text() for one in figure.axes[0].texts if one.get_text()] == ["1.00", "0.00", "0.00"]
 

@@ -301,9 +301,8 @@ def test_the_page_gets_every_mark_of_the_plan():
     words = sum(len(wrapped(text, WORDS, plan.width - 60)) for _, _, text in plain["legend"])
     assert len(keys) + words == len(plan.layers["legend"]), "a mark of a key, or a line of words"
     used = {fields[5] for marks in (*plain["layers"].values(), keys) for fields in marks if fields[0] == "b"}
-    assert {plain["colours"][place] for place in used} == {
-        mark.fill for mark in plan.marks() if type(mark).__name__ == "Box"
-    }
+    fills = {mark.fill for mark in plan.marks() if type(mark).__name__ == "Box"}
+    assert {plain["colours"][place] for place in used} == fills
     assert "6 intermediates by 6 targets" in plain["alt"] and "Largest" in plain["alt"]
 
 

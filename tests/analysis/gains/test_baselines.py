@@ -69,9 +69,8 @@ def test_the_one_sided_p_is_that_of_a_plain_bootstrap_of_groups_for_the_mean_of_
 
         observed, drawn = difference(np.arange(len(labels))), []
         for _ in range(2000):
-            drawn.append(
-                difference(np.concatenate([members[g] for g in rng.integers(len(members), size=len(members))]))
-            )
+            chosen = rng.integers(len(members), size=len(members))
+            drawn.append(difference(np.concatenate([members[group] for group in chosen])))
         row = row_of(frame, target)
         assert row["n_seeds"] == len(seeds) and row["difference"] == pytest.approx(100 * observed, abs=0.01)
         centred = np.array(drawn) - np.mean(drawn)
@@ -100,23 +99,16 @@ def test_of_several_words_the_one_better_on_validation_is_taken_and_kinds_count_
     for better in ("tfidf", "tfidf-response"):
         _, _, frame = study_of(tmp_path / better, validation={(better, "hope"): 0.7}, draws=100)
         assert row_of(frame)["words_system"] == better and row_of(frame, "role")["words_system"] == "tfidf"
-    store, manifest = fake_study(
-        tmp_path / "named", (HOPE,), systems=("own",), study={"system": {"own": {"kind": "tfidf"}}}
-    )
-    assert row_of(learned(store, manifest, draws=100))["words_system"] == "own"
-    store, manifest = fake_study(
-        tmp_path / "else", (HOPE,), systems=("own",), study={"system": {"own": {"kind": "encoder"}}}
-    )
-    row = row_of(learned(store, manifest, draws=100))
-    assert row["words_system"] == "" and row["whole_encoder"] > 0.5
+    for kind, system in (("tfidf", "own"), ("encoder", "")):
+        options = {"systems": ("own",), "study": {"system": {"own": {"kind": kind}}}}
+        row = row_of(learned(*fake_study(tmp_path / f"own-{kind}", (HOPE,), **options), draws=100))
+        assert row["words_system"] == system
+    assert row["whole_encoder"] > 0.5
 
 
 def test_without_words_nobody_knows_but_of_a_baseline_at_its_floor_or_still_learning(tmp_path):
-    still = {((None, "distress"), 1): 4}
-    tasks = (HOPE, ROLE, DISTRESS)
-    _, _, frame = study_of(
-        tmp_path, tasks, systems=("majority",), constant=[(None, "role")], best_epoch=still, draws=100
-    )
+    tasks, still = (HOPE, ROLE, DISTRESS), {((None, "distress"), 1): 4}
+    _, _, frame = study_of(tmp_path, tasks, systems=WORDS[:1], constant=[(None, "role")], best_epoch=still, draws=100)
     assert pd.isna(row_of(frame)["has_learned"]) and row_of(frame)["reason"] == "words were not run"
     assert row_of(frame, "role")["has_learned"] is False and row_of(frame, "role")["reason"] == "at the floor"
     assert row_of(frame, "distress")["has_learned"] is False

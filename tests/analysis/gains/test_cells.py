@@ -199,11 +199,9 @@ def test_cells_gains_and_baselines_are_marked(measured):
     marked = {(one.target, one.intermediate) for one in frame[frame.contaminated].itertuples()}
     assert marked == {("hope", "role"), ("news", None), ("news", "hope"), ("news", "role")}
     assert set(frame[frame.contaminated]["flags"]) == {"contaminated"}
-    pairs = gains(*measured, draws=50)
-    assert {(one.target, one.intermediate) for one in pairs[pairs.contaminated].itertuples()} == marked - {
-        ("news", None)
-    }
-    assert pairs["flags"][pairs.contaminated].str.contains("contaminated").all()
+    rows = gains(*measured, draws=50)
+    assert {(one.target, one.intermediate) for one in rows[rows.contaminated].itertuples()} == marked - {("news", None)}
+    assert rows["flags"][rows.contaminated].str.contains("contaminated").all()
     alone = baselines(*measured, draws=50)
     assert list(alone.target[alone.contaminated]) == ["news"]
 

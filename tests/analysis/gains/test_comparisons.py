@@ -21,9 +21,7 @@ DRAWS = 400
 def test_a_control_is_compared_as_a_transfer_is_and_averaged_over_targets(tmp_path):
     store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), controls=CONTROLS, helpful=[("random", "hope")])
     frame, pairs = controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)
-    assert list(zip(frame.control, frame.target, strict=True)) == [
-        (role, task.id) for task in TASKS for role in CONTROLS
-    ]
+    assert [*zip(frame.control, frame.target, strict=True)] == [(role, task.id) for task in TASKS for role in CONTROLS]
     assert not {"p_bh", "significant"} & set(frame)
     found = frame.set_index(["control", "target"])
     assert found.points["random", "hope"] > found.points["self", "hope"] + 10
@@ -34,10 +32,7 @@ def test_a_control_is_compared_as_a_transfer_is_and_averaged_over_targets(tmp_pa
     assert (row.n_targets, row.points) == (2, pytest.approx(own.mean()))
     assert row.transfers_less_control == pytest.approx(of_target.mean() - own.mean())
     half = 12.706 * own.std() / np.sqrt(2)
-    assert (row.low, row.high) == (
-        pytest.approx(own.mean() - half, rel=1e-3),
-        pytest.approx(own.mean() + half, rel=1e-3),
-    )
+    assert (row.low, row.high) == pytest.approx((own.mean() - half, own.mean() + half), rel=1e-3)
     assert means.points["transfer", "macro_f1"] == pytest.approx(of_target.mean())
 
 
@@ -138,10 +133,8 @@ def test_equal_singles_make_no_difference_by_rounding(tmp_path):
 
 
 def test_what_is_not_finished_is_said_and_compared_with_nothing(tmp_path):
-    pairs = [("all", "hope"), ("role", "hope"), ("tone", "hope")]
-    frame = merged_gains(
-        *fake_study(tmp_path, PARENTS, merged={"all": {}, "best": BEST}, absent=pairs), draws=FEW_DRAWS
-    )
+    gone = [("all", "hope"), ("role", "hope"), ("tone", "hope")]
+    frame = merged_gains(*fake_study(tmp_path, PARENTS, merged={"all": {}, "best": BEST}, absent=gone), draws=FEW_DRAWS)
     frame = frame.set_index(["row", "target"])
     assert (frame.loc[("all", "hope"), "n_seeds"], frame.loc[("all", "hope"), "flags"]) == (0, "missing")
     assert frame.loc[("best", "hope"), ["less_chosen", "less_singles", "less_random"]].isna().all()

@@ -26,9 +26,7 @@ def _judged(observed, sizes, column="a", block="a"):
 
 
 def _corrected(p, tests):
-    return corrections.corrections_of(
-        p, *corrections.reaches((place, test) for place, test in enumerate(tests) if test)
-    )
+    return corrections.corrections_of(p, *corrections.reaches((at, test) for at, test in enumerate(tests) if test))
 
 
 def test_what_can_never_be_found_takes_no_part_in_the_maximum():
@@ -62,18 +60,14 @@ def test_the_maximum_of_a_target_ignores_other_targets():
 def test_the_monte_carlo_error_is_the_spread_of_a_p_over_repeats():
     rng, p, draws = np.random.default_rng(0), np.array([0.02, 0.4]), 500
     repeats = rng.binomial(draws, p, size=(20_000, 2)) / draws
-    np.testing.assert_allclose(
-        corrections.monte_carlo_error(p, np.array([draws, draws])), repeats.std(axis=0), rtol=0.03
-    )
+    np.testing.assert_allclose(corrections.monte_carlo_error(p, np.full(2, draws)), repeats.std(axis=0), rtol=0.03)
 
 
 def test_p_that_draws_have_not_decided_are_named():
     p, draws = np.array([1 / 10_001, 0.0500, 0.5, 0.02, np.nan]), np.array([10_000.0] * 4 + [np.nan])
     assert corrections.undecided(p, draws).tolist() == [False, True, False, False, False]
-    assert (
-        corrections.undecided(p, draws, lambda raw: np.minimum(306 * np.asarray(raw), 1)).tolist()
-        == [True] + [False] * 4
-    )
+    of_bonferroni = corrections.undecided(p, draws, lambda raw: np.minimum(306 * np.asarray(raw), 1))
+    assert of_bonferroni.tolist() == [True] + [False] * 4
 
 
 def test_a_p_that_decides_over_smaller_ones_is_undecided_with_them():
@@ -197,10 +191,8 @@ def _random_tests(rng, name, n_tests, draws):
 @pytest.mark.parametrize("seed", range(6))
 def test_counts_that_are_kept_say_what_all_draws_say(seed):
     rng = np.random.default_rng(seed)
-    tests = [
-        _random_tests(rng, name, rng.integers(1, 9), int(rng.choice([40, 200])))
-        for name in "abcd"[: rng.integers(1, 5)]
-    ]
+    names = "abcd"[: rng.integers(1, 5)]
+    tests = [_random_tests(rng, name, rng.integers(1, 9), int(rng.choice([40, 200]))) for name in names]
     numbered = list(enumerate(test for block in tests for test in block))
     columns, blocks = corrections.reaches(numbered)
     found = dict(

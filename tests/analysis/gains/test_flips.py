@@ -57,9 +57,8 @@ def test_answers_that_gave_way_are_a_small_confusion(study):
     found = flips(*study, "distress", "hope", seeds=[2])
     before, after = (stored(study, one, "hope", 2) for one in (None, "distress"))
     said = [logits_of(one).argmax(axis=1) for one in (before, after)]
-    by_hand = Counter(
-        (CLASSES[true], CLASSES[a], CLASSES[b]) for true, a, b in zip(before.label, *said, strict=True) if a != b
-    )
+    rows = zip(before.label, *said, strict=True)
+    by_hand = Counter((CLASSES[true], CLASSES[a], CLASSES[b]) for true, a, b in rows if a != b)
     frame = answers(found)
     assert {tuple(one[:3]): one[3] for one in frame.itertuples(index=False)} == by_hand
     assert frame.n.is_monotonic_decreasing

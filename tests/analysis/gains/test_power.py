@@ -142,12 +142,10 @@ def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds():
 
 def test_what_a_gain_adds_to_its_error_stays_however_many_seeds_there_are():
     errors = [np.sqrt(3.0 + 0.5 * size) for size in SIZES]
-    flat, rising = (
-        _by_seeds(**dict(zip(ERRORS, of, strict=True))).visible for of in ([errors[0]] * len(SIZES), errors)
-    )
-    assert (rising > flat).all()
+    flat, grown = (_by_seeds(**dict(zip(ERRORS, of, strict=True))).visible for of in ([errors[0]] * len(SIZES), errors))
+    assert (grown > flat).all()
     own = power.Error(Growth(tuple(error**2 for error in errors)), 99.0)
-    assert rising.iloc[-1] > own.smallest() > smallest_visible(np.sqrt(3.0), 99)
+    assert grown.iloc[-1] > own.smallest() > smallest_visible(np.sqrt(3.0), 99)
 
 
 def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_said_without_seeds():

@@ -102,10 +102,8 @@ def test_only_transfers_with_all_of_a_gains_seeds_tell_of_it():
 def test_pooled_evidence_is_students_t_with_the_freedom_of_satterthwaite():
     rng = np.random.default_rng(0)
     draws = rng.normal(0.0, 0.1, size=(40_000, 1)) + np.zeros((1, 3))
-    pooled = [(0.004, 10.0), (0.01, 2.0)]
-    judged = difference_evidence(
-        np.full(3, 0.5), np.zeros(3), draws + 0.5, 0 * draws, Groups.of(np.arange(50)), rng, pooled
-    )
+    groups, pooled = Groups.of(np.arange(50)), [(0.004, 10.0), (0.01, 2.0)]
+    judged = difference_evidence(np.full(3, 0.5), np.zeros(3), draws + 0.5, 0 * draws, groups, rng, pooled)
     of_groups = float(draws[:, 0].var()) * 50 / 49
     total = of_groups + 0.014
     freedom = total**2 / (of_groups**2 / 49 + 0.004**2 / 10 + 0.01**2 / 2)
@@ -167,11 +165,8 @@ def test_the_rates_that_were_laid_down_hold_the_level():
     assert list(laid_down.columns) == list(CALIBRATION)
     known = laid_down[(laid_down.seeds > 1) | (laid_down.run_sd == 0)]
     assert len(laid_down) == len(list(designs()))
-    without = known[known.effect == "none"]
-    outside = {
-        "rejected": without[~without.rejected.between(*REJECTED)],
-        "covered": known[~known.covered.between(*COVERED)],
-    }
+    null = known[known.effect == "none"]
+    outside = {"rejected": null[~null.rejected.between(*REJECTED)], "covered": known[~known.covered.between(*COVERED)]}
     for rate, named in OUTSIDE.items():
         designs_of = outside[rate][["effect", "metric", "groups", "sizes", "seeds", "baseline_seeds"]]
         own = dict(zip(designs_of.itertuples(index=False, name=None), outside[rate][rate].round(4), strict=True))

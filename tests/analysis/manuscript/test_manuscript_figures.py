@@ -135,9 +135,7 @@ def test_a_heatmap_too_wide_for_its_page_is_drawn_in_parts_that_hold_every_targe
     assert len(parts) > 1
     targets = [target for part in parts for target in dict.fromkeys(part.frame.target)]
     assert len(targets) == len(set(targets)) == 38
-    assert [part.caption.endswith(f"Part {n} of {len(parts)}.") for n, part in enumerate(parts, 1)] == [True] * len(
-        parts
-    )
+    assert all(part.caption.endswith(f"Part {n} of {len(parts)}.") for n, part in enumerate(parts, 1))
 
 
 def test_the_caption_of_a_forest_names_the_marks_that_it_has():
@@ -207,9 +205,8 @@ def test_an_interval_without_an_end_is_none():
 def test_a_sentence_has_the_number_in_markdown_and_the_macro_in_latex():
     sentence = "100 % of [[StudyTasks]] tasks [@a-b; @c], not [[Nothing]]."
     assert layout.as_markdown(sentence, {"StudyTasks": "7"}) == "100 % of 7 tasks [@a-b; @c], not (not known)."
-    assert layout.as_latex(sentence, {"StudyTasks": "7"}) == (
-        r"100 \% of \StudyTasks{} tasks \citep{a-b,c}, not (not known)."
-    )
+    latex = layout.as_latex(sentence, {"StudyTasks": "7"})
+    assert latex == r"100 \% of \StudyTasks{} tasks \citep{a-b,c}, not (not known)."
 
 
 def test_a_line_may_end_inside_a_hash():

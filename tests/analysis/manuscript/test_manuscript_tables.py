@@ -28,10 +28,7 @@ ROW = re.compile(r"^(.*) \\\\$", re.M)
 
 
 def grid(n_rows, n_columns, *, cell="0.85*\u2020", turned=True):
-    columns = (
-        layout.ColumnHead("Intermediate", "label"),
-        *(layout.ColumnHead(f"Task {place}") for place in range(n_columns)),
-    )
+    columns = (layout.ColumnHead("Intermediate", "label"), *(layout.ColumnHead(f"Task {n}") for n in range(n_columns)))
     rows = tuple((f"row {row}", *(cell for _ in range(n_columns))) for row in range(n_rows))
     return layout.Float("grid", "Scores.", columns, rows, is_turned=turned, rules=(1,))
 
@@ -93,9 +90,8 @@ def test_rows_between_rules_stay_together_over_pages():
 
 
 def test_text_of_a_table_is_escaped_in_latex_and_harmless_in_markdown():
-    table = layout.Float(
-        "t", "50 % & more", (layout.ColumnHead("a_b", "label"), layout.ColumnHead("n")), (("x|y & z", "1"),)
-    )
+    heads = layout.ColumnHead("a_b", "label"), layout.ColumnHead("n")
+    table = layout.Float("t", "50 % & more", heads, (("x|y & z", "1"),))
     assert r"x\textbar{}y \& z & 1 \\" in layout.table_as_latex(table, ACL)
     assert r"\caption{50 \% \& more}" in layout.table_as_latex(table, ACL)
     assert r"| x\|y & z | 1 |" in layout.table_as_markdown(table)

@@ -18,15 +18,13 @@ from analysis.sections.importance import ImportanceReport
 from analysis.sections.in_short import sentences_of_scores
 
 WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
-ANSWER = ImportanceReport(
-    (), Section("What explains a gain", [Text("Not asked here.")]), {"headline": "not asked here"}
-)
+BLANK = ImportanceReport((), Section("What explains a gain", [Text("Not asked here.")]), {"headline": "not asked here"})
 
 
 def content_of(folder):
     """What the page says, but for the answer to what explains gains, which takes long."""
-    sections = Section("", [Heading("Printed scores")]), ANSWER.section
-    return Report("Printed scores", of_published(folder), ANSWER, sections)
+    sections = Section("", [Heading("Printed scores")]), BLANK.section
+    return Report("Printed scores", of_published(folder), BLANK, sections)
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +91,7 @@ def test_the_leaderboard_is_that_of_the_printed_differences(shown, printed):
     targets = {target for _, target in printed}
     gains = {pair: score - printed[pair[1], pair[1]] for pair, score in printed.items() if pair[0] != pair[1]}
     means = {target: sum(gain for pair, gain in gains.items() if pair[1] == target) / 17 for target in targets}
-    ahead = {
-        name: 100 * sum(gains[name, target] - means[target] for target in targets - {name}) / 17 for name in targets
-    }
+    ahead = {name: 100 * sum(gains[name, own] - means[own] for own in targets - {name}) / 17 for name in targets}
     (board,) = shown["leaderboards"]
     ranked = [row["intermediate"] for row in board["rows"]]
     assert set(ranked) == targets
@@ -104,7 +100,7 @@ def test_the_leaderboard_is_that_of_the_printed_differences(shown, printed):
 
 
 def test_the_sentences_count_directions_and_test_nothing(tmp_path, printed):
-    said = sentences_of_scores(of_published(tmp_path), ANSWER)
+    said = sentences_of_scores(of_published(tmp_path), BLANK)
     ends = [round(100 * score) - round(100 * printed[pair[1], pair[1]]) for pair, score in printed.items()]
     higher, lower = sum(end > 0 for end in ends), sum(end < 0 for end in ends)
     assert f"{higher} transfers score higher than the target alone, {lower} lower" in said[1]
@@ -116,7 +112,7 @@ def test_the_sentences_count_directions_and_test_nothing(tmp_path, printed):
 
 def test_a_slope_of_printed_scores_says_what_its_errors_are(tmp_path):
     slope = {"question": SIGNED, "verdict": "not supported", "detectable": 1.5}
-    answer = ImportanceReport((), ANSWER.section, {**ANSWER.facts, "slopes": [slope]})
+    answer = ImportanceReport((), BLANK.section, {**BLANK.facts, "slopes": [slope]})
     (said,) = (text for text in sentences_of_scores(of_published(tmp_path), answer) if "A slope of 1.5" in text)
     assert said.endswith("by standard errors that are approximated from the scores.")
 

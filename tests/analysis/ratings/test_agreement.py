@@ -154,9 +154,7 @@ def resampled(panel, draws, seed):
     tasks = sorted(set(panel.index))
     times = np.random.default_rng(seed).multinomial(len(tasks), np.full(len(tasks), 1 / len(tasks)), size=draws)
     for row in times:
-        yield np.concatenate(
-            [panel.loc[[task]].to_numpy() for task, n in zip(tasks, row, strict=True) for _ in range(n)]
-        )
+        yield np.concatenate([panel.loc[[task]].to_numpy() for task in np.repeat(tasks, row)])
 
 
 @pytest.mark.parametrize("constructs", [("link",), ("link", "definition")])
@@ -182,9 +180,7 @@ def test_ten_tasks_have_an_interval_and_nine_have_none(n_tasks, has_interval):
 
 
 def test_a_rater_who_gives_less_has_a_negative_difference():
-    pairs = rater_pairs(
-        rated([(task, "link", rater, value) for task in "abc" for rater, value in (("A", 1), ("B", 4))])
-    )
+    pairs = rater_pairs(rated([(task, "link", rater, mark) for task in "abc" for rater, mark in (("A", 1), ("B", 4))]))
     assert pairs[["rater_a", "rater_b", "mean_difference"]].to_numpy().tolist() == [["A", "B", -3.0]]
 
 

@@ -92,11 +92,8 @@ def test_a_planted_difference_of_themes_is_found_in_its_role_only(published):
     rng = np.random.default_rng(1)
     noise = rng.normal(scale=0.01, size=306)
     found = planted(published, lambda _, bottom: 0.05 * (bottom.theme == "direct") + noise)
-    frame = (
-        themes.theme_contrasts(themes.task_effects(found), draws=2000)
-        .set_index(["cells", "role", "theme_a"])
-        .sort_index()
-    )
+    contrasts = themes.theme_contrasts(themes.task_effects(found), draws=2000)
+    frame = contrasts.set_index(["cells", "role", "theme_a"]).sort_index()
     direct = frame.loc[(themes.ALL, "target", "direct")]
     assert direct.difference.to_numpy() == pytest.approx([5, 5], abs=0.6)
     assert (direct.p_max <= 0.01).all()
@@ -105,10 +102,8 @@ def test_a_planted_difference_of_themes_is_found_in_its_role_only(published):
 
 
 def effects_of(published, points, **facts):
-    rows = published.tasks[["task", "theme", "family"]].assign(
-        cells=themes.ALL, role="target", n_pairs=17, points=points
-    )
-    return rows.assign(**facts)
+    facts = {"cells": themes.ALL, "role": "target", "n_pairs": 17, "points": points, **facts}
+    return published.tasks[["task", "theme", "family"]].assign(**facts)
 
 
 def test_themes_that_are_families_are_not_told_from_them(published):
@@ -381,9 +376,8 @@ LARGE, NONE = LOSSES
 def test_a_bound_is_the_mean_less_as_many_errors_as_the_fewer_tasks_allow():
     points = np.random.default_rng(1).normal(size=(7, 3))
     error = np.sqrt(np.var(points.mean(1), ddof=1) / 7 + np.var(points.mean(0), ddof=1) / 3)
-    assert themes.lower_bound(points.mean(1), points.mean(0)) == pytest.approx(
-        points.mean() - student.ppf(0.95, 2) * error
-    )
+    expected = points.mean() - student.ppf(0.95, 2) * error
+    assert themes.lower_bound(points.mean(1), points.mean(0)) == pytest.approx(expected)
     assert np.isnan(themes.lower_bound(points.mean(1), points[:1, 0]))
 
 

@@ -170,9 +170,8 @@ def annotated_board(tmp_path_factory):
         facts |= {"splits_hash": "0" * 64, "marks_hash": "m" * 64}
         inputs = annotators_inputs(task.id, facts["splits_hash"], facts["marks_hash"])
         order = rng.permutation(len(own))  # a measure is read by ids, whatever its order
-        store.put_measure(
-            ANNOTATORS, inputs, {"ids": [test.id[i] for i in order], "marks": [told[i] for i in order]}, 0.0
-        )
+        by_id = {"ids": [test.id[i] for i in order], "marks": [told[i] for i in order]}
+        store.put_measure(ANNOTATORS, inputs, by_id, 0.0)
     return leaderboard(store, manifest, draws=200), store, manifest
 
 
@@ -194,9 +193,8 @@ def test_a_nearly_right_system_is_ahead_of_a_noisy_annotator_and_marks_are_read_
     for target in ("hope", "fear"):
         assert own.loc[(target, "words"), "difference"] > 0
         assert own.loc[(target, "words"), "n_seeds"] == 2
-    marks = np.array(
-        store.measure(ANNOTATORS, annotators_inputs("hope", "0" * 64, "m" * 64)).result["marks"], dtype=float
-    )
+    kept = store.measure(ANNOTATORS, annotators_inputs("hope", "0" * 64, "m" * 64))
+    marks = np.array(kept.result["marks"], dtype=float)
     assert own.loc[("hope", PERSON), "score"] == pytest.approx(by_scikit_learn(marks))
 
 

@@ -300,16 +300,10 @@ def probed(tasks=IN_CONTEXT):
 
 def gains_of(tasks=IN_CONTEXT):
     rows = [
-        {
-            "intermediate": a,
-            "target": b,
-            "setting": setting,
-            "points": POINTS[i, j],
-            "contaminated": (a, b) == ("a", "b"),
-        }
+        {"intermediate": a, "target": b, "setting": share, "points": POINTS[i, j], "contaminated": (a, b) == ("a", "b")}
         for i, a in enumerate(tasks)
         for j, b in enumerate(tasks)
-        for setting in ("full", "half")
+        for share in ("full", "half")
         if a != b
     ]
     return pd.DataFrame(rows).astype({"contaminated": "boolean"})
@@ -319,9 +313,8 @@ def test_a_task_has_its_drop_in_points_and_its_mean_gains_without_contaminated_o
     frame = comparisons.context_by_task(probed(), gains_of())
     assert list(frame.columns) == list(comparisons.BY_TASK) and len(frame) == 10
     of_a = frame[frame.task == "a"].set_index("part")
-    assert of_a.loc[comparisons.TEACHES, ["sensitivity", "sensitivity_low", "n"]].tolist() == pytest.approx(
-        [10.0, -50.0, 3]
-    )
+    drop = of_a.loc[comparisons.TEACHES, ["sensitivity", "sensitivity_low", "n"]]
+    assert drop.tolist() == pytest.approx([10.0, -50.0, 3])
     assert of_a.loc[comparisons.TEACHES, "mean"] == pytest.approx(POINTS[0, 2:].mean())
     assert of_a.loc[comparisons.LEARNS, "mean"] == pytest.approx(POINTS[1:, 0].mean())
     assert frame.loc[(frame.task == "b") & (frame.part == comparisons.LEARNS), "n"].tolist() == [3]

@@ -148,11 +148,7 @@ def test_seconds_and_numbers_beside_scores_are_of_one_training(study, board):
 
 def test_the_transfer_is_picked_by_validation_and_never_by_the_test():
     frame = pd.DataFrame(
-        {
-            "intermediate": ["a", "a", "b", "b", "c"],
-            "validation": [0.5, 0.5, 0.6, 0.5, 0.9],
-            "score": [0.9, 0.9, 0.1, 0.1, 0.1],
-        }
+        {"intermediate": list("aabbc"), "validation": [0.5, 0.5, 0.6, 0.5, 0.9], "score": [0.9, 0.9, 0.1, 0.1, 0.1]}
     )
     assert picked_transfer(frame) == "b"  # c has fewer seeds
     assert picked_transfer(frame[:0]) is None

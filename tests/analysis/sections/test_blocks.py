@@ -71,9 +71,8 @@ def test_a_figure_with_an_odd_name_is_still_one_link():
 def study(tmp_path_factory):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     folder: Path = tmp_path_factory.mktemp("study")
-    return StudyResults.of(
-        *fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")]), draws=300
-    )
+    made = fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")])
+    return StudyResults.of(*made, draws=300)
 
 
 def test_every_correction_is_counted_from_its_own_column(study):
@@ -133,9 +132,8 @@ def test_a_random_stand_in_is_no_number_in_the_table_of_importances(frames):
     (table,) = importances(frames)
     assert [row[1] for row in table.rows] == ["0.500 (0.100)", "--"]
     assert "Not measured, so that random numbers stood in for it in that fit (--): Data similarity." in table.caption
-    (measured,) = importances(
-        frames | {"figure-2-importances": frames["figure-2-importances"].assign(is_stand_in=False)}
-    )
+    name = "figure-2-importances"
+    (measured,) = importances(frames | {name: frames[name].assign(is_stand_in=False)})
     assert measured.rows[1][1] == "0.006 (0.005)"
     assert "random" not in measured.caption
 

@@ -48,10 +48,8 @@ def answer(headline=NOTHING, **facts):
 @pytest.fixture(scope="module", params=STUDIES)
 def study(request, tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("study")
-    options = dict(STUDIES[request.param])
-    return StudyResults.of(
-        *fake_study(folder, options.pop("tasks"), **{"systems": ("majority", "tfidf")} | options), draws=200
-    )
+    options = {"systems": ("majority", "tfidf"), **STUDIES[request.param]}
+    return StudyResults.of(*fake_study(folder, options.pop("tasks"), **options), draws=200)
 
 
 def text_of(study):

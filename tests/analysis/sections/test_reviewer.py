@@ -68,9 +68,8 @@ def test_units_are_counted_by_target_and_together(frame):
 
 def test_claims_change_with_the_cells_that_are_kept(frame, others):
     by_choice = changes(frame, others, MANIFEST)[0].set_index("cells")
-    counts = {
-        name: tuple(row) for name, row in by_choice[["n_tests", "gains", "harms", "left_out", "lost", "new"]].iterrows()
-    }
+    by_choice = by_choice[["n_tests", "gains", "harms", "left_out", "lost", "new"]]
+    counts = {name: tuple(row) for name, row in by_choice.iterrows()}
     assert counts["all"] == (5, 3, 1, 0, 0, 0)
     assert counts["without collapsed"] == (4, 2, 1, 1, 0, 0)
     # .004, .030, .028, .400: Benjamini and Hochberg lets .030 and .028 fall at 3 of 4
@@ -128,9 +127,8 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
 
 def test_a_report_answers_with_its_tables_beside_it(tmp_path):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
-    study = StudyResults.of(
-        *fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")]), draws=300
-    )
+    made = fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")])
+    study = StudyResults.of(*made, draws=300)
     section = answers(study, of_study(study, tmp_path), {})
     page = markdown([section])
     for part in (

@@ -195,9 +195,8 @@ def test_tasks_of_one_study_are_named_and_training_is_that_of_shared_targets(sid
     a = sides[0]
     rates = dict(zip(a.trained, ("0.001", "0.0004", "0.002", "0.0001"), strict=True))
     more = {name: {**a.trained[name], "training.learning_rate": rate} for name, rate in rates.items()}
-    further = replace(
-        a, trained={**more, "kindness": {"training.epochs": "99"}}, titles={**a.titles, "kindness": "Kindness"}
-    )
+    titles = {**a.titles, "kindness": "Kindness"}
+    further = replace(a, trained={**more, "kindness": {"training.epochs": "99"}}, titles=titles)
     usual = a.trained["hope"]["training.learning_rate"]
     assert differing(a, further) == {
         "tasks that the other has not": ("none", "kindness"),
