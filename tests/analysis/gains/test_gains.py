@@ -243,12 +243,17 @@ def test_without_its_baseline_a_gain_is_missing(tmp_path):
     assert (row.target, row.n_seeds, row["flags"]) == ("hope", 0, "missing")
 
 
-def test_seeds_that_are_not_finished_on_both_sides_are_left_out(tmp_path):
-    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2))
-    unfinished = next(c for c in manifest["cells"] if (c["intermediate"], c["target"], c["seed"]) == (None, "hope", 2))
+@pytest.mark.parametrize(
+    ("seeds", "of_baseline", "expected"),
+    [((1, 2), (), (1, 1, "one training run")), ((1,), (1, 2, 3), (1, 2, "1 seed, 2 of the baseline"))],
+)
+def test_seeds_that_are_not_finished_on_both_sides_are_flagged_and_left_out(tmp_path, seeds, of_baseline, expected):
+    store, manifest = fake_study(tmp_path, TASKS, seeds=seeds, baseline_seeds=of_baseline)
+    last = (None, "hope", max(seeds + of_baseline))
+    unfinished = next(c for c in manifest["cells"] if (c["intermediate"], c["target"], c["seed"]) == last)
     unfinished["key"] = "0" * 64
     row = _gain(store, manifest, "role", "hope")
-    assert (row.n_seeds, row.conditional, row["flags"]) == (1, "one training run", "missing_seeds")
+    assert (row.n_seeds, row.n_baseline_seeds, row.conditional, row["flags"]) == (*expected, "missing_seeds")
 
 
 def test_a_single_group_gives_points_but_no_p(tmp_path):
@@ -300,14 +305,6 @@ def test_as_many_seeds_of_the_baseline_change_nothing(tmp_path):
     named = fake_study(tmp_path / "named", TASKS, seeds=(1, 2), baseline_seeds=(2, 1))
     one, other = (gains(*study, draws=DRAWS) for study in (plain, named))
     pd.testing.assert_frame_equal(one, other)
-
-
-def test_a_missing_further_seed_of_the_baseline_is_flagged_and_left_out(tmp_path):
-    store, manifest = fake_study(tmp_path, TASKS, seeds=(1,), baseline_seeds=(1, 2, 3))
-    unfinished = next(c for c in manifest["cells"] if (c["intermediate"], c["target"], c["seed"]) == (None, "hope", 3))
-    unfinished["key"] = "0" * 64
-    row = _gain(store, manifest, "role", "hope")
-    assert (row.n_seeds, row.n_baseline_seeds, row["flags"]) == (1, 2, "missing_seeds")
 
 
 def test_with_less_data_a_gain_is_given_over_its_own_and_over_the_full_baseline(tmp_path):

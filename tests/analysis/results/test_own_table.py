@@ -124,27 +124,17 @@ def test_a_row_that_cannot_be_used_is_one_line_with_its_place(write, lines, mess
         (["task,construct,rater,value", "a,link,A,high"], r"r.csv:2: value 'high' is not a number"),
         (["task,construct,rater,value", "a,link,A,3", "a,link,A,4"], r"r.csv:3: A rated a on link at .*r.csv:2 too"),
         (["task,construct,value", "a,link,3"], "no column 'rater'"),
-    ],
-)
-def test_ratings_that_cannot_be_used_are_refused(write, lines, message):
-    grid = write(HEAD, "a,b,.5,.5")
-    with pytest.raises(BadRow, match=message):
-        read_own_table(grid, write(*lines, name="r.csv"))
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
         (["task,famly", "a,x"], r"t.csv:1: unknown column 'famly'; did you mean 'family'"),
         (["task,samples", "a,2.5"], r"t.csv:2: samples '2.5' is not a whole number"),
         (["task,theme", "a,odd"], r"t.csv:2: theme 'odd' is not one of direct"),
         (["task,family", "a,x", "a,y"], r"t.csv:3: task a stands above too"),
     ],
 )
-def test_facts_that_cannot_be_used_are_refused(write, lines, message):
-    grid = write(HEAD, "a,b,.5,.5")
+def test_ratings_and_facts_that_cannot_be_used_are_refused(write, lines, message):
+    grid, is_of_ratings = write(HEAD, "a,b,.5,.5"), "construct" in lines[0]
+    file = write(*lines, name="r.csv" if is_of_ratings else "t.csv")
     with pytest.raises(BadRow, match=message):
-        read_own_table(grid, None, write(*lines, name="t.csv"))
+        read_own_table(grid, *((file,) if is_of_ratings else (None, file)))
 
 
 def test_ratings_and_facts_of_other_tasks_are_reported(write):
