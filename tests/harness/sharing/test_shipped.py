@@ -1,7 +1,6 @@
 """Results that come with the package: read where the store has no run of the study, and never mixed with one's own."""
 
 import json
-import re
 import subprocess
 import sys
 import tarfile
@@ -18,6 +17,7 @@ from harness.cli.main import main
 from harness.sharing import stored as places
 from harness.sharing.stored import NoCache, NotRun, open_study, shipped_store
 from harness.study.config import Analysis
+from tests.harness.cli.test_archive import typed
 from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 
 WHO = ["--creator", "Bernard, Ada; Some University", "--licence", "cc-by-nc-4.0"]
@@ -54,13 +54,6 @@ def shipped(archived, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     places._warn.cache_clear()
     return archived
-
-
-def typed(capsys, *words):
-    """Exit code, standard output, and standard error without its lines of progress."""
-    code = main([*map(str, words)])
-    said = capsys.readouterr()
-    return code, said.out, re.sub(r"(?m)^\d+ of \d+: .*\n", "", said.err)
 
 
 def unpacked(folder):

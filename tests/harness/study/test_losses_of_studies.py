@@ -21,16 +21,6 @@ CLASSES = 'tasks = ["epitome_er", "epitome_ip"]'
 LDAM = {"kind": "ldam", "largest_margin": 0.5, "scale": 30.0}
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text, name="mine.toml"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return str(path)
-
-    return write
-
-
 def cell_of(study, tiny, splits, **options):
     return make_cell(study, tiny, splits, **{"seed": 1, "setting": "full"} | options)
 

@@ -16,16 +16,6 @@ from tasks.fields import OneOf, fields_of
 from tasks.registry import Registry
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text, name="mine.toml"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return str(path)
-
-    return write
-
-
 @pytest.mark.parametrize("name", study_names())
 def test_every_shipped_study_loads_and_names_known_tasks(name):
     study = load_study(name)
