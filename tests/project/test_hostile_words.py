@@ -136,11 +136,8 @@ def test_a_report_of_hostile_titles_is_dead_and_whole(tmp_path):
     tasks = (FakeTask("hope", rows=40), FakeTask("role", rows=40), FakeTask("distress", "continuous", rows=40))
     store, manifest = fake_study(tmp_path / "store", tasks, missing_tasks={"lost": LIVE})
     for name, one in manifest["tasks"].items():
-        one |= {
-            "title": f"{name} {LIVE} $ {COMMANDS} $\\badmacro{{$ $ {'long ' * 40}",
-            "warnings": [LIVE],
-            "family": LIVE,
-        }
+        title = f"{name} {LIVE} $ {COMMANDS} $\\badmacro{{$ $ {'long ' * 40}"
+        one |= {"title": title, "warnings": [LIVE], "family": LIVE}
     manifest["study"]["title"] = f"{LIVE}{COMMANDS}"
     text = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
     assert "hope &lt;img src=x" in text

@@ -44,9 +44,7 @@ def names_in(path):
 
 def test_the_sums_of_lines_and_files_are_within_what_is_written_down():
     total, written = weight.sums(), weight.budget()
-    assert {name: count for name, count in total.items() if count > written[name]} == {}, (
-        "see tests/project/weight.toml"
-    )
+    assert not {name: count for name, count in total.items() if count > written[name]}, "see tests/project/weight.toml"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -61,9 +59,7 @@ def test_no_file_imports_what_imports_it_lazily_or_for_the_type_checker_either(p
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_are_nouns_and_never_empty_words(package):
-    empty = [
-        f"{path}:{line} {name}" for path in sources(package) for name, line in names_in(path) if name in EMPTY_WORDS
-    ]
+    empty = [f"{path}:{at} {name}" for path in sources(package) for name, at in names_in(path) if name in EMPTY_WORDS]
     assert empty == [], "call it what it holds: a pair, a cell, a row"
 
 

@@ -21,9 +21,8 @@ def small(toy_splits):
         return Example(name, name, name, tuple(Turn("speaker", one) for one in earlier), text, label)
 
     train = (row("a", "It's warm, warm!", 0, "Warm?"), row("b", "cold", 1))
-    return dataclasses.replace(
-        toy_splits("one"), train=train, validation=(row("c", "cold", 1),), test=(row("d", "so-so", 0),)
-    )
+    validation, test = (row("c", "cold", 1),), (row("d", "so-so", 0),)
+    return dataclasses.replace(toy_splits("one"), train=train, validation=validation, test=test)
 
 
 def test_words_are_counted_in_texts_and_earlier_turns(small):

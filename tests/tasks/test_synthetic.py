@@ -105,11 +105,8 @@ def test_no_word_belongs_to_two_lexicons():
 def targets_of(splits, rows):
     """Labels as columns: one per class (0 or 1), or the value itself."""
     labels = np.array([row.label for row in rows])
-    return (
-        labels[:, None].astype(float)
-        if splits.task.label.n_outputs == 1
-        else np.eye(splits.task.label.n_outputs)[labels]
-    )
+    outputs = splits.task.label.n_outputs
+    return labels[:, None].astype(float) if outputs == 1 else np.eye(outputs)[labels]
 
 
 def ridge(inputs, outputs):
@@ -131,10 +128,8 @@ def carried(intermediate, target):
     and its floor."""
     words = {word: i for i, word in enumerate(sorted({w for row in intermediate.train for w in pieces(row.text)}))}
     meaning = ridge(counts(intermediate.train, words), targets_of(intermediate, intermediate.train))
-    seen = {
-        name: np.c_[counts(getattr(target, name), words) @ meaning, np.ones(len(getattr(target, name)))]
-        for name in NAMES
-    }
+    parts = {name: getattr(target, name) for name in NAMES}
+    seen = {name: np.c_[counts(part, words) @ meaning, np.ones(len(part))] for name, part in parts.items()}
     read_out = ridge(seen["train"], targets_of(target, target.train))
     metric, labels = target.task.metric, [row.label for row in target.test]
     majority = int(targets_of(target, target.train).sum(axis=0).argmax())

@@ -166,9 +166,7 @@ def test_one_altered_byte_of_any_kind_of_file_is_found_and_named(packed, tmp_pat
     assert first.startswith(f"differs  {name}") and first.count("sha256 ") == 2
 
 
-def test_an_altered_number_and_a_table_that_is_gone_or_added_are_named_with_both_values(
-    packed, tmp_path, capsys, quick
-):
+def test_a_changed_number_and_a_table_that_is_gone_or_added_are_named_with_both_values(packed, tmp_path, capsys, quick):
     table = pd.read_csv(io.BytesIO(members(packed)["report/tables/gains.csv"]), dtype=str, keep_default_na=False)
     before = table.loc[2, "points"]
     table.loc[2, "points"] = after = f"{float(before) + 0.5:.10g}"
@@ -198,9 +196,7 @@ def test_an_altered_prediction_names_its_cell(packed, tmp_path, capsys, quick):
 
 
 @pytest.mark.parametrize("is_scored", [False, True])
-def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_from_them(
-    packed, tmp_path, capsys, is_scored
-):
+def test_other_predictions_with_fitting_checksums_show_in_what_follows_from_them(packed, tmp_path, capsys, is_scored):
     changed, key = with_predictions(members(packed), is_scored=is_scored)
     code, out, _ = typed(capsys, "store", "verify", forged(packed, tmp_path / "forged.tar.gz", changed))
     assert code == 1
@@ -254,9 +250,7 @@ def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, pack
         ([*WHO, "--out", "a.zip"], r"a\.zip: an archive is a new \.tar\.gz"),
     ],
 )
-def test_nothing_is_packed_for_others_without_a_maker_a_licence_and_a_name(
-    stored, tmp_path, capsys, monkeypatch, words, said
-):
+def test_nothing_is_packed_for_others_without_maker_licence_or_name(stored, tmp_path, capsys, monkeypatch, words, said):
     monkeypatch.chdir(tmp_path)
     code, out, err = typed(capsys, "store", "archive", "fake", "--store", stored.root, *words)
     assert (code, out, err.count("\n")) == (2, "", 1)

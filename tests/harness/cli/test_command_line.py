@@ -27,11 +27,9 @@ def finished(tmp_path_factory):
     return store
 
 
-def console(*arguments, cwd=ROOT, **environment):
+def console(*arguments, cwd=ROOT, **more):
     command = [str(Path(sys.executable).parent / "empathy-transfer"), *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **more}, check=False)
 
 
 def test_a_second_run_trains_nothing_and_never_loads_torch(finished):
@@ -112,23 +110,21 @@ def test_study_show_prints_which_layer_won(printed):
 def test_tasks_list_filters_and_shows_what_is_missing_and_tasks_show_has_ratings_rows_and_balance(
     command, printed, data, tmp_path
 ):
-    out = printed("tasks", "list", "--data", data, "--theme", "abstract", "--json")
+    words = ("--data", data, "--theme", "abstract", "--json")
+    out = printed("tasks", "list", *words)
     rows = {row["task"]: row["data"] for row in json.loads(out)}
     assert rows["epitome_er"] == "here"
     assert rows["condolence"] == "data missing"
     assert "news_empathy" not in rows
-    long = command(
-        "tasks", "list", "--long", "--data", data, "--store", tmp_path / "runs", "--theme", "abstract", "--json"
-    )
+    long = command("tasks", "list", "--long", "--store", tmp_path / "runs", *words)
     of_task = {row["task"]: row for row in json.loads(long[1])}
     assert (of_task["condolence"]["words"], of_task["epitome_er"]["rows"]) == ("-", 300)
     assert float(of_task["epitome_er"]["words"]) > float(of_task["epitome_er"]["majority"]) > 0
     out = printed("tasks", "show", "epitome_er", "--data", data, "--json")
     shown = json.loads(out)
     assert len(shown["ratings"]) == 6
-    assert sum(shown["rows"][part] for part in ("train", "validation", "test")) == sum(
-        shown["rows"]["balance"].values()
-    )
+    counts = shown["rows"]
+    assert counts["train"] + counts["validation"] + counts["test"] == sum(counts["balance"].values())
 
 
 def test_a_place_that_cannot_be_written_to_is_one_line(refused, tmp_path):

@@ -62,9 +62,7 @@ def test_out_gets_every_table_whole_and_no_text(flips, place):
     told = json.loads(flips("--json")[1])
     assert flips("--out", place / "flips")[0] == 0
     tables = {path.stem: pd.read_csv(path) for path in sorted((place / "flips").iterdir())}
-    assert set(tables) == {
-        f"flips-{one}" for one in ("answers", "by-class", "by-group", "by-length", "by-seed", "items")
-    }
+    assert set(tables) == {f"flips-{by}" for by in ("answers", "by-class", "by-group", "by-length", "by-seed", "items")}
     assert list(tables["flips-items"].id) == [one["id"] for one in told["items"]]
     assert list(tables["flips-by-seed"].seed.astype(str)) == [str(one["seed"]) for one in told["by_seed"]]
     assert "->" not in str(tables["flips-items"].before[0])

@@ -49,12 +49,8 @@ def finish(store, history):
 def test_a_cell_is_named_by_its_pair_or_by_the_beginning_of_its_key(logs, text):
     code, out, _ = logs(text, "--json")
     assert code == 0
-    assert json.loads(out) == {
-        "cell": "two -> one, seed 1, full",
-        "key": KEYS[PAIR],
-        "study": "toy",
-        "state": "waiting",
-    }
+    expected = {"cell": "two -> one, seed 1, full", "key": KEYS[PAIR], "study": "toy", "state": "waiting"}
+    assert json.loads(out) == expected
 
 
 def test_a_failed_cell_tells_reason_place_trace_and_the_end_of_its_log(logs, toy):

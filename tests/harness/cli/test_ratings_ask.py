@@ -129,9 +129,8 @@ def test_what_is_printed_names_file_rater_agreement_gaps_and_the_next_step(print
     out = printed(*ask(server, *PRICED))
     lines = out.splitlines()
     assert lines[0] == "results/muddy-waters/ratings-fake-model.csv"
-    assert re.match(
-        rf"{MODEL} [\d-]+ rated 18 tasks on 3 constructs: 54 answers, [\d,]+ tokens, [\d.]+ dollars", lines[1]
-    )
+    cost = r"54 answers, [\d,]+ tokens, [\d.]+ dollars"
+    assert re.match(rf"{MODEL} [\d-]+ rated 18 tasks on 3 constructs: {cost}", lines[1])
     assert lines[2] == "missing: epitome_er, Link: 1 of 1 answer without a single whole number from 1 to 5"
     assert re.search(rf"^Definition +{MODEL} [\d-]+, B +18 +1\.00 +1\.00 to 1\.00", out, re.MULTILINE)
     assert re.search(rf"^Link +{MODEL} [\d-]+, B +17 +1\.00", out, re.MULTILINE)
@@ -139,9 +138,7 @@ def test_what_is_printed_names_file_rater_agreement_gaps_and_the_next_step(print
     assert lines[-1].endswith("analyze muddy-waters --model-ratings results/muddy-waters/ratings-fake-model.csv")
 
 
-def test_without_a_study_every_task_of_the_registry_is_rated_once_others_ratings_are_read(
-    printed, refused, server, tmp_path
-):
+def test_without_a_study_every_registered_task_is_rated_once_other_ratings_are_read(printed, refused, server, tmp_path):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "diaries.toml").write_text(ENTRY)
     private = [task.id for task in Registry.load().tasks.values() if task.dataset.private]

@@ -126,10 +126,8 @@ def test_a_watch_prints_a_line_per_change_and_ends_when_nothing_runs(command, to
 
 def test_a_watch_waits_some_looks_for_the_next_pack(command, toy, looks):
     looks += [lambda: None, lambda: note(toy, ("one", None)), interrupt]
-    assert command("--watch") == (
-        0,
-        ["toy: 0 of 4 done, 4 waiting", "toy: 0 of 4 done, 1 running, 3 waiting; one: epoch 0/4"],
-    )
+    shown = ["toy: 0 of 4 done, 4 waiting", "toy: 0 of 4 done, 1 running, 3 waiting; one: epoch 0/4"]
+    assert command("--watch") == (0, shown)
     (toy.pack_folder("pack") / "progress.json").unlink()
     looks += [lambda: None, lambda: None]
     assert command("--watch") == (0, ["toy: 0 of 4 done, 4 waiting"])

@@ -132,6 +132,4 @@ def test_every_command_that_a_message_names_exists():
         for word, verb in NAMED.findall(JOINT.sub("", path.read_text(encoding="utf-8")))
     } - {("study", "")}  # the format of an archive
     assert {("run", ""), ("study", "similarities")} <= named
-    assert [
-        (word, verb) for word, verb in named if word not in verbs or (verbs[word] and verb not in verbs[word])
-    ] == []
+    assert not [(word, verb) for word, verb in named if word not in verbs or (verbs[word] and verb not in verbs[word])]

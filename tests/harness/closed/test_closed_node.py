@@ -220,9 +220,8 @@ def test_outcomes_that_were_altered_or_are_of_other_rows_or_scores_are_refused(f
     write_outcomes(path, {key: TrainedCell(own.logits, {**own.facts, "validation": own.facts["validation"] + 0.01})})
     with pytest.raises(BadInput, match=r"validation .* there, .* from its logits"):
         study_of(tmp_path / "runs").take(folder / "out")
-    write_outcomes(
-        path, {key: TrainedCell(own.logits, {**own.facts, "rows": {**own.facts["rows"], "train": "rows/0"}})}
-    )
+    other_rows = {**own.facts["rows"], "train": "rows/0"}
+    write_outcomes(path, {key: TrainedCell(own.logits, {**own.facts, "rows": other_rows})})
     with pytest.raises(BadInput, match="its train rows were others than those here"):
         study_of(tmp_path / "runs").take(folder / "out")
     write_outcomes(path, {key: TrainedCell({**own.logits, "test": own.logits["test"][:-1]}, own.facts)})

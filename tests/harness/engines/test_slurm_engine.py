@@ -60,9 +60,7 @@ def told(outcomes):
     return found
 
 
-def test_all_jobs_are_in_the_queue_at_once_each_waits_for_what_it_stands_on_and_its_folder_is_private(
-    slurm, launch, steps
-):
+def test_all_jobs_are_queued_at_once_each_waits_for_what_it_stands_on_and_its_folder_is_private(slurm, launch, steps):
     outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
     assert set(outcomes.values()) == {(None, True)}
     assert len(outcomes) == 9
@@ -156,13 +154,7 @@ SITES = {  # what a site does, options of the study, jobs of the largest array, 
     "jobs beyond its limit wait until others are over": ({"most": 4}, {}, 3, "QOSMaxSubmitJobPerUserLimit", 1),
     "an array larger than what a user may have in the queue is halved": ({"most": 2}, {}, 1, "QOSMaxSubmit", 2),
     "arrays hold no more jobs than it lets them": ({"size": 2}, {"throttle": 1}, 2, "QOSMaxSubmit", 0),
-    "its queue forgets jobs that are over": (
-        {"forgets": True, "fate": {"one": ["NODE_FAIL"]}},
-        {"tries": 2},
-        3,
-        "QOS",
-        0,
-    ),
+    "its queue forgets what is over": ({"forgets": True, "fate": {"one": ["NODE_FAIL"]}}, {"tries": 2}, 3, "QOS", 0),
     "its controller goes away before jobs are submitted": ({"refusals": [AWAY] * 3}, {}, 3, "does not reach Slurm", 3),
 }
 
@@ -218,9 +210,7 @@ UNKNOWN = {"job_name": "", "user": -1, "cluster": "", "submitted": 0.0}  # as in
 
 
 @pytest.mark.parametrize(("job", "note"), [({"name": "render"}, {}), ({"submitted": 0}, {"cluster": "there"})])
-def test_a_job_that_only_has_the_number_of_a_noted_one_is_neither_waited_for_nor_cancelled(
-    slurm, launch, steps, job, note
-):
+def test_a_job_with_only_the_number_of_a_noted_one_is_neither_waited_for_nor_cancelled(slurm, launch, steps, job, note):
     slurm.now = int(time.time())
     slurm.states["4711"] = slurm.seen("RUNNING", **job)
     stale(slurm.store, steps[0], **note)
@@ -244,9 +234,7 @@ def test_a_job_in_flight_whose_number_becomes_anothers_is_over(slurm, launch, st
 
 
 @pytest.mark.parametrize("fields", [{}, UNKNOWN], ids=["a note", "an old note"])
-def test_a_job_that_was_requeued_is_still_the_noted_one_though_slurm_calls_it_submitted_later(
-    slurm, launch, steps, fields
-):
+def test_a_requeued_job_is_still_the_noted_one_though_slurm_calls_it_submitted_later(slurm, launch, steps, fields):
     slurm.is_stopped, slurm.now = True, int(time.time())
     slurm_engine._Watch(Slurm(), launch, steps[:1])._submit()
     stale(slurm.store, steps[0], job="1", **fields)
@@ -278,9 +266,7 @@ def test_a_job_that_was_requeued_is_still_the_noted_one_though_slurm_calls_it_su
         (UNKNOWN, {"user": 1}, 0, False),
     ],
 )
-def test_a_job_is_a_notes_own_only_by_its_name_its_user_and_when_it_was_submitted(
-    monkeypatch, note, job, restarts, is_own
-):
+def test_a_job_is_a_notes_own_only_by_name_user_and_when_it_was_submitted(monkeypatch, note, job, restarts, is_own):
     whose = {"job_name": "empathy-toy", "user": os.getuid(), "cluster": "here", "submitted": 5000.0}
     noted = notes.Progress("running", "toy", ("key",), "one", "slurm", job="12", written=10000.0, **(whose | note))
     seen = {"name": "empathy-toy", "user": os.getuid(), "owner": "me", "submitted": 5000.0}

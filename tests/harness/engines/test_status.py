@@ -121,9 +121,7 @@ def test_a_note_of_another_study_counts_where_it_trains_one_of_ours(store):
     assert len(look(store).packs) == 1
 
 
-def test_a_pack_is_stalled_whose_process_is_gone_from_this_machine_and_as_old_as_nothing_by_a_clock_that_is_ahead(
-    store, ended
-):
+def test_a_pack_is_stalled_whose_process_is_gone_from_this_machine_and_as_old_as_nothing_by_a_clock_ahead(store, ended):
     note(store, ("one", None), pid=ended)
     assert packs(store) == [("stalled", f"process {ended} on {HERE['host']} is gone")]
     note(store, ("one", None), pid=ended, host="another")
@@ -154,10 +152,8 @@ def test_a_process_of_this_machine_that_computes_has_a_long_epoch_and_another_ha
         monkeypatch.setattr(status.time, "time", lambda: began + 4000)
         for process in own:
             note(store, ("one", None), pack=str(process.pid), pid=process.pid, written=began + 10)
-        assert sorted(packs(store)) == [
-            ("running", ""),
-            ("stalled", f"process {idle.pid} on {HERE['host']} computes nothing"),
-        ]
+        hanging = ("stalled", f"process {idle.pid} on {HERE['host']} computes nothing")
+        assert sorted(packs(store)) == [("running", ""), hanging]
         note(store, ("one", None), pack=str(busy.pid), pid=busy.pid, written=began - 10)  # by another with its number
         assert [state for state, _ in packs(store)] == ["stalled"] * 2
     finally:

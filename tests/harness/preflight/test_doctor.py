@@ -18,9 +18,7 @@ from harness.study.file import load_study
 from harness.training.lanes import frozen
 from tasks.registry import Registry
 
-DOWNLOADED = (
-    'id = "{name}"\nfiles = ["{name}.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\naccess = "ask the keepers"\n'
-)
+ENTRY = 'id = "{name}"\nfiles = ["{name}.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\naccess = "ask the keepers"\n'
 
 
 @pytest.fixture
@@ -35,14 +33,12 @@ def brought(tmp_path, *names):
     entries = tmp_path / "entries"
     entries.mkdir()
     for name in names:
-        (entries / f"{name}.toml").write_text(DOWNLOADED.format(name=name), encoding="utf-8")
+        (entries / f"{name}.toml").write_text(ENTRY.format(name=name), encoding="utf-8")
     study = dataclasses.replace(load_study("tiny"), tasks=names, data="files", registry=(str(entries),))
     return study, Registry.load([entries])
 
 
-def test_this_python_and_these_packages_are_as_the_project_declares_and_an_old_python_is_a_problem(
-    tmp_path, monkeypatch
-):
+def test_this_python_and_these_packages_are_as_declared_and_an_old_python_is_a_problem(tmp_path, monkeypatch):
     assert machine.python_line().state == OK
     line = machine.packages_line(tmp_path / "none.txt")
     assert (line.state, "declared ranges" in line.detail) == (OK, True)
@@ -227,15 +223,11 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path):
 
 
 @pytest.mark.slow  # loads torch
-def test_the_command_prints_a_line_each_and_its_code_says_whether_there_is_a_problem(
-    tmp_path, capsys, printed, monkeypatch
-):
+def test_the_command_prints_a_line_each_and_its_code_says_if_there_is_a_problem(tmp_path, capsys, printed, monkeypatch):
     monkeypatch.setattr(machine.shutil, "which", lambda name: None)
     options = ["study", "doctor", "tiny", "--store", str(tmp_path / "runs")]
     found = {line["what"]: line["state"] for line in json.loads(printed(*options, "--json"))}
-    assert {"python", "packages", "torch", "device", "threads", "slurm", "ray", "backbone", "data", "store"} <= set(
-        found
-    )
+    assert {"python", "packages", "torch", "device", "threads", "slurm", "ray", "backbone", "data", "store"} <= {*found}
     assert PROBLEM not in found.values()
     assert main([*options, "--set", "max_tokens=600"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("problem")]

@@ -64,10 +64,8 @@ def brought(tmp_path, monkeypatch):
         return True
 
     monkeypatch.setattr(fetching, "_transfer", transfer)
-    study = dataclasses.replace(
-        load_study("tiny"), tasks=("kind", "secret", "gone"), data="files", registry=(str(entries),)
-    )
-    return study, Registry.load([entries])
+    changes = {"tasks": ("kind", "secret", "gone"), "data": "files", "registry": (str(entries),)}
+    return dataclasses.replace(load_study("tiny"), **changes), Registry.load([entries])
 
 
 def states(study, registry, data):
@@ -116,9 +114,8 @@ def test_the_line_for_jobs_has_absolute_places_that_a_shell_reads_back(online, m
     monkeypatch.setenv("HF_HOME", "/big disk/hub")
     here = Path.cwd()
     line = environment(Path("my data"), Path("runs"))
-    assert line == (
-        f"export HF_HUB_OFFLINE=1 EMPATHY_DATA='{here}/my data' EMPATHY_STORE={here}/runs HF_HOME='/big disk/hub'"
-    )
+    places = f"EMPATHY_DATA='{here}/my data' EMPATHY_STORE={here}/runs HF_HOME='/big disk/hub'"
+    assert line == f"export HF_HUB_OFFLINE=1 {places}"
 
 
 def test_the_command_prints_the_line_and_its_code_says_whether_a_download_failed(online, tmp_path, capsys):

@@ -1,6 +1,6 @@
 """A study in small: every cell of it, with few rows and one epoch, beside the study and never in its place."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +15,7 @@ TASKS = ("epitome_er", "news_emotion", "news_empathy")
 
 @pytest.fixture
 def study():
-    return dataclasses.replace(load_study("tiny"), tasks=TASKS)
+    return replace(load_study("tiny"), tasks=TASKS)
 
 
 def shape(plan):
@@ -26,16 +26,14 @@ def shape(plan):
 
 
 def test_a_smoke_run_has_the_same_cells_and_packs_under_keys_of_its_own(study, data):
-    study = dataclasses.replace(
-        study, controls=("self", "random"), settings=("full", "half"), references=("finetuned",)
-    )
+    study = replace(study, controls=("self", "random"), settings=("full", "half"), references=("finetuned",))
     whole, small = plan_of(study, data), plan_of(smoke_of(study), data)
     assert shape(small) == shape(whole)
     assert not {cell.key for cell in small.cells} & {cell.key for cell in whole.cells}
 
 
 def test_every_cell_has_one_epoch_whatever_layer_says_otherwise(study, data):
-    study = dataclasses.replace(
+    study = replace(
         study,
         training={"epochs": 7, "batch_size": 4},
         task={"epitome_er": {"epochs": 9, "learning_rate": 0.5}},
@@ -49,7 +47,7 @@ def test_every_cell_has_one_epoch_whatever_layer_says_otherwise(study, data):
 
 def test_there_are_32_rows_in_the_smallest_setting_and_never_more_than_the_study_allows(study):
     assert smoke_of(study).max_train == 32
-    small = smoke_of(dataclasses.replace(study, settings=("full", "25%"), max_train=None, max_test=8))
+    small = smoke_of(replace(study, settings=("full", "25%"), max_train=None, max_test=8))
     assert (small.max_train, small.max_val, small.max_test) == (128, 32, 8)
 
 

@@ -31,9 +31,8 @@ def peak(tmp_path, lines, ending):
     with file.open("w") as texts:
         for number in range(lines):
             texts.write(f"{number} ".ljust(LETTERS, "x") + "\n")
-    done = subprocess.run(
-        [sys.executable, "-c", SCORING, str(file), str(out)], check=True, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", SCORING, str(file), str(out)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     file.unlink()
     assert out.stat().st_size > lines
     return int(done.stdout)

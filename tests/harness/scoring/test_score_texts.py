@@ -211,13 +211,9 @@ def test_parts_do_not_name_texts(many, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("name", "first"), [("a.csv", 2), ("a.jsonl", 1), ("a.parquet", 1), ("a.txt", 1)])
 def test_every_text_says_in_which_row_of_the_file_it_stands(tmp_path, name, first):
     file = tmp_path / name
-    contents = {
-        "a.csv": "text\nso\n\nend\n",
-        "a.jsonl": '{"text": "so"}\nno\n{"text": "end"}\n',
-        "a.txt": "so\n\nend\n",
-    }
-    if name in contents:
-        file.write_text(contents[name])
+    texts = {"a.csv": "text\nso\n\nend\n", "a.jsonl": '{"text": "so"}\nno\n{"text": "end"}\n', "a.txt": "so\n\nend\n"}
+    if name in texts:
+        file.write_text(texts[name])
     else:
         pd.DataFrame({"text": ["so", None, "end"]}).to_parquet(file)
     lines = list(TextFile(str(file)).lines())

@@ -48,9 +48,7 @@ def test_each_system_says_of_its_test_rows_what_its_records_hold(done, system):
         rows = {row.id: row for row in done.plan.splits[task.name].test}
         every = scorer.answers([rows[id] for id in stored["id"]])
         (answers,) = [one for one in every if one.task is task]
-        np.testing.assert_allclose(
-            answers.logits, stored[[name for name in stored if name.startswith("logit_")]], atol=1e-5
-        )
+        np.testing.assert_allclose(answers.logits, stored.filter(regex="^logit_"), atol=1e-5)
 
 
 def test_rationales_are_the_spans_of_the_record_and_long_texts_are_named_cut(done):

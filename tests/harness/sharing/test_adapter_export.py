@@ -53,11 +53,9 @@ def trained(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("shared")
     synthetic.write(root / "data", ["epitome", "empdial"], rows=300, seed=1)
-    study = load_study("tiny")
     caps = {"max_train": 32, "max_val": 16, "max_test": 40}
-    plan = make_plan(
-        dataclasses.replace(study, tasks=("epitome_er", "empdial_role"), **caps), Registry.load(), root / "data"
-    )
+    study = dataclasses.replace(load_study("tiny"), tasks=("epitome_er", "empdial_role"), **caps)
+    plan = make_plan(study, Registry.load(), root / "data")
     store = Store(root / "runs")
     for pack in (*plan.baselines, plan.transfers[0]):
         run_cells(pack.cells, plan.backbone, plan.splits[pack.target], store, lambda *_: None)

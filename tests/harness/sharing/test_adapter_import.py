@@ -175,13 +175,8 @@ def test_the_command_says_what_it_has_imported_and_that_it_had_it(folder, store,
     code, said, _ = command(*asked)
     (key,) = store.keys()
     assert code == 0
-    for wanted in (
-        f"imported, key {key}",
-        f"{NAME!r}, adapters 0.1.0",
-        "multiclass: LABEL_0",
-        f'theirs = "{key[:12]}"',
-    ):
-        assert wanted in said
+    for words in (f"imported, key {key}", f"{NAME!r}, adapters 0.1.0", "multiclass: LABEL_0", f'theirs = "{key[:12]}"'):
+        assert words in said
     assert "warning: it stands on 'random-tiny' now" in said
     assert "is in the store already" in command(*asked)[1]
     told = json.loads(command(*asked, "--json")[1])

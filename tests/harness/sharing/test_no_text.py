@@ -24,9 +24,8 @@ SPEC = {"target": "toy"}
 
 
 def test_sentences_are_those_of_rows_and_of_what_was_said_before():
-    row = Example(
-        "1", "g", "g", (Turn("a", "Said before, and long enough! Short."),), "And this is said now\nas well", 0
-    )
+    before = (Turn("a", "Said before, and long enough! Short."),)
+    row = Example("1", "g", "g", before, "And this is said now\nas well", 0)
     assert sentences([row]) == {b"said before, and long enough", b"and this is said now"}
 
 

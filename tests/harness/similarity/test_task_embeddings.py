@@ -104,9 +104,8 @@ def test_labels_are_drawn_by_the_models_own_probabilities():
 def test_likelihoods_are_those_of_the_kinds_of_labels():
     logits = torch.tensor([[0.0, float(np.log(3))]])
     assert log_likelihood(logits, torch.tensor([1]), "binary").tolist() == pytest.approx([np.log(0.75)])
-    assert log_likelihood(logits, torch.tensor([[1, 0]]), "multilabel").tolist() == pytest.approx(
-        [np.log(0.5) + np.log(0.25)]
-    )
+    both = log_likelihood(logits, torch.tensor([[1, 0]]), "multilabel")
+    assert both.tolist() == pytest.approx([np.log(0.5) + np.log(0.25)])
     assert log_likelihood(torch.tensor([[2.0]]), torch.tensor([5.0]), "continuous").tolist() == [-4.5]
 
 

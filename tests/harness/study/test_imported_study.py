@@ -43,14 +43,12 @@ def shelf(tmp_path_factory):
     root = tmp_path_factory.mktemp("shelf")
     synthetic.write(root / "data", ["epitome", "news"], rows=300, seed=1)
     store, backbone = Store(root / "runs"), resolve("random-tiny")
-    folders = {
+    made = {
         "theirs": old_folder(root / "theirs"),
         "curved": old_folder(root / "curved", config="seq_bn[non_linearity='gelu']", outputs=1),
         "headless": old_folder(root / "headless", outputs=None),
     }
-    keys = {
-        name: import_adapter(store, AdapterSource(at, at), name, backbone).record.key for name, at in folders.items()
-    }
+    keys = {name: import_adapter(store, AdapterSource(at, at), name, backbone).record.key for name, at in made.items()}
     return store, keys, root / "data"
 
 
@@ -70,9 +68,8 @@ def test_every_target_has_a_cell_on_each_imported_adapter_and_all_else_is_as_it_
     plan, bare = plan_of("theirs", "headless"), plan_of()
     counts = Counter(cell.role for cell in plan.cells)
     assert counts == {"baseline": 2, "transfer": 2, IMPORTED: 4}
-    on = {
-        (cell.intermediate, cell.target): cell.spec["intermediate_key"] for cell in plan.cells if cell.role == IMPORTED
-    }
+    imports = [cell for cell in plan.cells if cell.role == IMPORTED]
+    on = {(cell.intermediate, cell.target): cell.spec["intermediate_key"] for cell in imports}
     assert on == {(name, task): keys[name] for name in ("theirs", "headless") for task in TASKS}
     assert {cell.key for cell in bare.cells} == {cell.key for cell in plan.cells if cell.role != IMPORTED}
     assert plan.study.imported == {name: keys[name] for name in ("theirs", "headless")}
@@ -122,10 +119,8 @@ def test_other_weights_trained_cells_and_no_store_are_refused(plan_of, shelf, tm
 
 def test_the_commands_plan_and_show_a_study_with_imports(shelf, tmp_path, command):
     store, keys, _ = shelf
-    listed = f'theirs = "{keys["theirs"][:8]}"'
-    (tmp_path / "mine.toml").write_text(
-        f'extends = "tiny"\ntasks = ["epitome_er", "news_empathy"]\n[imported]\n{listed}\n'
-    )
+    text = 'extends = "tiny"\ntasks = ["epitome_er", "news_empathy"]\n[imported]\n'
+    (tmp_path / "mine.toml").write_text(f'{text}theirs = "{keys["theirs"][:8]}"\n')
     asked = (tmp_path / "mine.toml", "--store", store.root)
     assert json.loads(command("plan", *asked, "--json")[1])["roles"] == {"baseline": 2, "transfer": 2, IMPORTED: 2}
     shown = command("plan", *asked)[1]
@@ -236,9 +231,7 @@ def test_a_manuscript_names_adapters_of_others_and_where_they_came_from(trained)
         assert files
         assert f"{name} (seq_bn, " in text
         assert f"% no entry is known for: adapter of others {name} (" in listed
-        assert all(
-            f"{file} of SHA-256 {found[:12]}" in part for file, found in files.items() for part in (text, listed)
-        )
+        assert all(f"{file} of SHA-256 {sha[:12]}" in part for file, sha in files.items() for part in (text, listed))
     assert origin_of({"origin": {"hub": "me/mine", "commit": "a1b2", "files": {}}}) == "me/mine at commit a1b2"
     bare = manifest | {"study": manifest["study"] | {"imported": {}}}
     plain = stored_study(store, bare)

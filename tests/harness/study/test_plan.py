@@ -126,9 +126,7 @@ def test_a_transfer_comes_after_the_packs_that_train_what_it_stands_on(study, da
         stored(cell, store)
     report = GridReport()
     steps = {(step.pack.target, step.pack.cells[0].role): step for step in steps_of(plan, store, report)}
-    assert list(steps) == [(name, "baseline") for name in study.tasks[1:]] + [
-        (name, "transfer") for name in study.tasks
-    ]
+    assert [*steps] == [(name, "baseline") for name in study.tasks[1:]] + [(name, "transfer") for name in study.tasks]
     maker = {name: steps[name, "baseline"].pack.id for name in study.tasks[1:]}
     first, second, third = study.tasks
     assert steps[first, "transfer"].after == {maker[second], maker[third]}

@@ -111,9 +111,8 @@ def test_a_post_is_padded_for_good_where_padding_may_be_attended_to(trained):
 def test_tokens_of_a_rationale_are_marked_and_all_or_none_of_a_text_without(tiny):
     row = Example("r", "g", "g", (), "so sorry for you", 1, ("sorry",))
     for is_all in (True, False):
-        fitted = TrainedBiEncoder(
-            KIND.config(tokens=12, marks_all_without=is_all), Place(backbone=tiny), seed=1, outputs=3
-        )
+        config = KIND.config(tokens=12, marks_all_without=is_all)
+        fitted = TrainedBiEncoder(config, Place(backbone=tiny), seed=1, outputs=3)
         text = fitted.read([row])[0].response
         assert "".join(row.text[start:end] for start, end in text.offsets) == row.text[:10]  # a token per byte
         assert fitted._marked(row, text).tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0]

@@ -167,9 +167,8 @@ def test_padding_changes_nothing(settings, trained):
 
 
 def test_shuffled_labels_are_the_same_ones_in_another_order_and_no_row_of_the_target_moves(tmp_path, tiny):
-    true, shuffled = (
-        labels_of(fit_of(tmp_path, tiny, is_joint=True, sibling_labels=how)) for how in ("true", "shuffled")
-    )
+    true = labels_of(fit_of(tmp_path, tiny, is_joint=True, sibling_labels="true"))
+    shuffled = labels_of(fit_of(tmp_path, tiny, is_joint=True, sibling_labels="shuffled"))
     for target in (true[0], shuffled[0]):
         np.testing.assert_array_equal(target, [row.label for row in rows_of("multiclass", 48, 1)])
     assert sorted(true[1]) == sorted(shuffled[1])
@@ -183,9 +182,8 @@ def test_a_checkpoint_of_other_labels_of_the_sibling_is_passed_over(tmp_path, ti
     fit = fit_of(tmp_path, tiny, is_joint=True)
     KIND.fit(fit)
     own = fit.siblings["intents"]
-    other = dataclasses.replace(
-        own, train=(own.train[0]._replace(label=1 - min(own.train[0].label, 1)), *own.train[1:])
-    )
+    first, *rest = own.train
+    other = dataclasses.replace(own, train=(first._replace(label=1 - min(first.label, 1)), *rest))
     steps = []
     KIND.fit(dataclasses.replace(fit, siblings={"intents": other}, watch=lambda step, of: steps.append(step)))
     assert steps == [1, 2]
@@ -215,8 +213,7 @@ def test_a_sibling_that_teaches_nothing_is_refused_before_anything_runs(tiny, to
         system_cell("clsn", "one", {"one": own}, tiny, siblings=["one"])
     with pytest.raises(BadStudy, match="learns from no continuous label, and sibling 'other' has one"):
         system_cell("clsn", "one", {"one": own, "other": number}, tiny, siblings=["other"])
-    cells = [
-        system_cell("clsn", "one", {"one": own, "other": other}, tiny, siblings=named) for named in ([], ["other"])
-    ]
+    both = {"one": own, "other": other}
+    cells = [system_cell("clsn", "one", both, tiny, siblings=named) for named in ([], ["other"])]
     assert cells[0].key != cells[1].key
     assert cells[1].spec["siblings"] == {"other": other.content_hash}

@@ -148,9 +148,8 @@ def test_a_study_runs_it_and_its_weights_enter_keys_by_content_alone(tmp_path, c
     assert [step["epoch"] for step in json.loads(study.store.open(cell.key, "history.json").read_text())] == [1]
     fitted = KIND.load(study.store.open(cell.key, "model/model.safetensors").parent, Place())
     assert fitted.instruction == study.plan.splits["epitome_er"].task.instruction
-    with pytest.raises(
-        BadStudy, match="is of system 'decoder', which is no adapter and makes no stack; correct the key"
-    ):
+    refusal = "is of system 'decoder', which is no adapter and makes no stack; correct the key"
+    with pytest.raises(BadStudy, match=refusal):
         small_study(tmp_path / "runs", 'tasks=["epitome_er"]', f'imported.borrowed="{cell.key[:12]}"').plan  # noqa: B018
     paths = [tiny_decoder(tmp_path / name, SPOKEN, seed=seed) for name, seed in (("a", 5), ("b", 5), ("c", 6))]
     cells = [system_cell_of(studied(tmp_path, f'system.decoder.weights="{path}"')) for path in paths]

@@ -55,10 +55,8 @@ def test_dropout_keeps_means_and_its_gradient_has_the_mask_of_its_values(probabi
 
 def by_hand(module, hidden, mask, stays, probability):
     """Attention from the formulas, for autograd to differentiate."""
-    parts = [
-        layer(hidden).view(ROWS, TOKENS, HEADS, -1).transpose(1, 2)
-        for layer in (module.query, module.key, module.value)
-    ]
+    layers = (module.query, module.key, module.value)
+    parts = [layer(hidden).view(ROWS, TOKENS, HEADS, -1).transpose(1, 2) for layer in layers]
     scores = parts[0] @ parts[1].transpose(2, 3) / math.sqrt(WIDTH // HEADS) + mask
     weights = scores.softmax(-1) * stays * scale_of(probability)
     return (weights @ parts[2]).transpose(1, 2).reshape(ROWS, TOKENS, WIDTH)

@@ -146,9 +146,8 @@ def folder_of(family, folder, vocabulary=None):
     backend = Tokenizer(models.WordLevel({letter: number for number, letter in enumerate(letters)}, "<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     marks = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>"}
-    PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", mask_token="<mask>", **marks).save_pretrained(
-        folder
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", mask_token="<mask>", **marks)
+    tokenizer.save_pretrained(folder)
     return folder
 
 

@@ -10,10 +10,7 @@ from tests.support.faults.warm_start import completed
 
 pytestmark = pytest.mark.slow
 EPOCHS = 3
-SETTINGS = (
-    "transfers=false",
-    *("synthetic_rows=120", "max_train=32", "max_val=16", "max_test=16", "training.epochs=1"),
-)
+SETTINGS = ("transfers=false", "synthetic_rows=120", "max_train=32", "max_val=16", "max_test=16", "training.epochs=1")
 SYSTEMS = {  # the study's tasks and settings of the system, by its name
     "bi-encoder": ('tasks=["epitome_er"]', "tokens=16"),
     "decoder": ('tasks=["epitome_er"]', 'weights="random-tiny"', "tokens=1500", "lora_rank=2", "patience=3"),

@@ -286,10 +286,9 @@ def cell_of(study, system, target="epitome_er"):
 @needs_library
 def test_a_cell_names_the_encoder_and_all_rationales_that_it_reads(done):
     spec = cell_of(done, "micromodels").spec
-    assert set(spec["sibling_rationales"]) == set(MECHANISMS)
-    assert (
-        spec["sibling_rationales"]["epitome_er"] == spec["rationale_hash"] != spec["sibling_rationales"]["epitome_ip"]
-    )
+    siblings = spec["sibling_rationales"]
+    assert set(siblings) == set(MECHANISMS)
+    assert siblings["epitome_er"] == spec["rationale_hash"] != siblings["epitome_ip"]
     assert spec["identity"] == {"encoder": resolve("random-tiny").identity()}
     facts = json.loads(done.store.open(cell_of(done, "micromodels").key, "model/micromodels.json").read_text())
     assert list(facts["mechanisms"]) == ["own", "epitome_ip", "epitome_ex"]  # the task is no sibling of itself

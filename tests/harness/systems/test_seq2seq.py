@@ -158,9 +158,7 @@ def test_new_tokens_stand_behind_the_old_ones_whose_vectors_and_logits_stay():
 
 
 @pytest.mark.parametrize(("is_gated", "parameters"), [(True, 2), (False, 1)])
-def test_new_tokens_are_answers_where_the_instruction_says_so_and_the_weights_are_trained(
-    is_gated, parameters, tmp_path
-):
+def test_new_tokens_are_answers_where_the_instruction_says_so_and_weights_are_trained(is_gated, parameters, tmp_path):
     weights = str(tiny_t5(tmp_path / "t5", SPOKEN, is_gated=is_gated))
     asks = dataclasses.replace(ASKS, new_tokens=True)
     fitted = trained(asks, weights=weights)

@@ -70,9 +70,7 @@ def test_a_pack_of_a_system_leaves_a_record_as_any_other(tiny, toy_splits, store
     assert record.results["flags"] == ["collapsed", "constant_prediction"]
     assert (record.results["cut"], record.results["liveness"], record.results["best_epoch"]) == ({}, None, None)
     assert set(record.provenance["versions"]) == {"python", "numpy"}
-    assert set(record.files) == {
-        *("model/frequencies.safetensors", "test.parquet", "validation.parquet", "history.json")
-    }
+    assert set(record.files) == {"model/frequencies.safetensors", "test.parquet", "validation.parquet", "history.json"}
     assert len(pd.read_parquet(store.open(cell.key, "test.parquet"))) == record.results["n_test"]
 
 
@@ -178,9 +176,7 @@ def test_every_seed_of_a_cell_draws_otherwise_and_a_seed_always_alike(spy, tiny,
 
 def test_a_changed_rationale_makes_new_cells_of_what_reads_it_and_of_nothing_else(spy, tiny, toy_splits):
     before, after = ({"one": rationale_splits(toy_splits, "one", letters)} for letters in (4, 3))
-    keys = {
-        name: [system_cell(name, "one", splits, tiny).key for splits in (before, after)] for name in ("spy", "tfidf")
-    }
+    keys = {name: [system_cell(name, "one", own, tiny).key for own in (before, after)] for name in ("spy", "tfidf")}
     assert keys["spy"][0] != keys["spy"][1]
     assert keys["tfidf"][0] == keys["tfidf"][1]
 

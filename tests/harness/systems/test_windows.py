@@ -252,7 +252,5 @@ def test_an_adapter_is_handed_the_turns_that_follow_where_its_task_reads_them(ti
     rich = with_later(followed(toy_splits("one")), turns)
     rows, parts, tokenizer = encoded(adapter_cell(rich, tiny), tiny, rich)
     texts = [tokenizer.backend.decode(list(window.ids)) for (window,) in parts["train"].rows]
-    assert [f"sign{row.label}" in text for row, text in zip(rows.train, texts, strict=True)] == [turns == 1] * len(
-        texts
-    )
+    assert all((f"sign{row.label}" in text) == (turns == 1) for row, text in zip(rows.train, texts, strict=True))
     assert not any("later" in text for text in texts), "one turn follows, not two"

@@ -86,9 +86,8 @@ def folder(trainer, tmp_path_factory):
         hidden_dropout_prob=DROPOUT[trainer],
         attention_probs_dropout_prob=DROPOUT[trainer],
     )
-    network = RobertaAdapterModel(
-        RobertaConfig(vocab_size=320, pad_token_id=1, bos_token_id=0, eos_token_id=2, **shape)
-    )
+    config = RobertaConfig(vocab_size=320, pad_token_id=1, bos_token_id=0, eos_token_id=2, **shape)
+    network = RobertaAdapterModel(config)
     network.save_pretrained(folder)
     return folder
 
@@ -192,9 +191,8 @@ def train_by_hand(folder, splits, intermediate=None, loss=""):
 def logits_of(network, tokenizer, rows):
     network.eval()
     with torch.no_grad():
-        return np.concatenate(
-            [network(**padded(tokenizer, rows[i : i + 10])).logits.numpy() for i in range(0, len(rows), 10)]
-        )
+        batches = [padded(tokenizer, rows[i : i + 10]) for i in range(0, len(rows), 10)]
+        return np.concatenate([network(**batch).logits.numpy() for batch in batches])
 
 
 def validation_score(network, tokenizer, splits):

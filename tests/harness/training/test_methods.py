@@ -36,9 +36,7 @@ def study_of(study):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_baseline_of_every_method_is_trained_and_its_record_predicts_the_same(
-    study_of, tiny, store, toy_splits, method
-):
+def test_a_baseline_of_every_method_is_trained_and_its_record_predicts_alike(study_of, tiny, store, toy_splits, method):
     splits = toy_splits("one")
     cell = make_cell(study_of(method), tiny, splits, seed=1, setting="full")
     assert cell.spec["trainer"] == ("lanes" if method == "seq_bn" else "library")
@@ -53,9 +51,8 @@ def test_a_baseline_of_every_method_is_trained_and_its_record_predicts_the_same(
     moved = {name: not torch.equal(start[name], end[name]) for name, value in start.items() if value.requires_grad}
     assert all(moved.values()), [name for name, has_moved in moved.items() if not has_moved]
     _, parts, _ = encoded(cell, tiny, splits)
-    np.testing.assert_allclose(
-        Trainer(network, Recipe.of([cell]), 1).predict(parts["test"]), logits_of(store, cell), atol=1e-5
-    )
+    predicted = Trainer(network, Recipe.of([cell]), 1).predict(parts["test"])
+    np.testing.assert_allclose(predicted, logits_of(store, cell), atol=1e-5)
 
 
 def pair(method, tiny):
@@ -101,9 +98,7 @@ def test_a_stack_is_a_stack_exactly_where_a_method_is_said_to_make_one(tiny, met
 
 @pytest.mark.parametrize("method", [name for name in STACKING if name != "seq_bn"])
 @pytest.mark.parametrize("composition", ["stack", "stack-trainable"])
-def test_a_transfer_of_every_method_that_stacks_trains_what_it_says(
-    study_of, tiny, store, toy_splits, method, composition
-):
+def test_a_transfer_of_each_stacking_method_trains_what_it_says(study_of, tiny, store, toy_splits, method, composition):
     study = study_of(method, composition=composition, training={"epochs": 1, "learning_rate": 2e-3})
     splits = {name: toy_splits(name, seed=seed, train=16) for seed, name in enumerate(("one", "two"))}
     below = make_cell(study, tiny, splits["two"], seed=1, setting="full")
@@ -163,9 +158,7 @@ def test_other_settings_are_other_cells_and_the_library_trains_what_lanes_do_not
     assert {name for name, cell in made.items() if cell.spec["trainer"] == "lanes"} == {("seq_bn", None)}
 
 
-def test_two_shapes_in_one_stack_are_trained_through_the_library_and_what_makes_no_stack_is_refused(
-    study, tiny, toy_splits
-):
+def test_two_shapes_in_one_stack_are_trained_by_the_library_and_what_makes_no_stack_is_refused(study, tiny, toy_splits):
     laned = dataclasses.replace(study, trainer="lanes")
     other = dataclasses.replace(laned, adapter=Adapter("double_seq_bn"))
     below = make_cell(other, tiny, toy_splits("two"), seed=1, setting="full")

@@ -79,9 +79,8 @@ class FakeSlurm:
     forgets: bool = False
 
     def seen(self, state, reason="None", **whose):
-        return JobStatus(
-            state, reason, **{"name": self.name, "user": self.user, "owner": "me", "submitted": self.now, **whose}
-        )
+        own = {"name": self.name, "user": self.user, "owner": "me", "submitted": self.now}
+        return JobStatus(state, reason, **{**own, **whose})
 
     def site(self):
         return Site(self.cluster, self.size)

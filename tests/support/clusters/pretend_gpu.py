@@ -142,9 +142,8 @@ def copied(value, kwargs, seen):
     """A change of type, or a way to the device or back; only what is pinned goes there without a wait."""
     to = kwargs.get("device")
     goes, comes = to == DEVICE and not isinstance(value, Apart), to is not None and to != DEVICE
-    if (goes and not (kwargs.get("non_blocking") and hasattr(value, "is_pinned_here"))) or (
-        comes and isinstance(value, Apart)
-    ):
+    is_pinned = kwargs.get("non_blocking") and hasattr(value, "is_pinned_here")
+    if (goes and not is_pinned) or (comes and isinstance(value, Apart)):
         seen.waits.append(f"{'to' if goes else 'from'} the device")
     if goes or comes or isinstance(value, Apart):
         seen.launches[aten._to_copy.default] += 1

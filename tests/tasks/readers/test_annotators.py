@@ -40,9 +40,7 @@ def marked(folder, entry, *rows):
     return [row.marks for row in known(folder, entry, *rows, header="text;a1;a2;a3;gold").rows]
 
 
-@given(
-    marks=st.lists(st.lists(st.floats(-9, 9) | st.none(), min_size=3, max_size=3).filter(any), min_size=1, max_size=9)
-)
+@given(st.lists(st.lists(st.floats(-9, 9) | st.none(), min_size=3, max_size=3).filter(any), min_size=1, max_size=9))
 @settings(max_examples=60)
 def test_the_mean_is_over_those_who_gave_a_number(marks):
     rows = [";".join("" if mark is None else repr(mark) for mark in row) for row in marks]
@@ -135,12 +133,10 @@ def test_agreement_is_shown_before_anything_trains(tmp_path, capsys):
     rows = [f"{i % 5};{i % 5};{(i + i // 7 % 2) % 5}" for i in range(200)]
     _, notes = labelled(tmp_path, MEAN, *rows)
     values = np.array([[float(cell) for cell in row.split(";")] for row in rows])
-    expected = (
-        f"3 annotators (a1, a2, a3): Krippendorff's alpha (interval) {alpha(values):.2f} over the 200 of 200 rows"
-    )
-    assert notes[0].startswith(expected)
+    agreed = f"3 annotators (a1, a2, a3): Krippendorff's alpha (interval) {alpha(values):.2f} over the 200 of 200 rows"
+    assert notes[0].startswith(agreed)
     assert main(["tasks", "show", "mine", "--registry", str(tmp_path), "--data", str(tmp_path), "--json"]) == 0
-    assert any(expected in warning for warning in json.loads(capsys.readouterr().out)["rows"]["warnings"])
+    assert any(agreed in warning for warning in json.loads(capsys.readouterr().out)["rows"]["warnings"])
 
 
 def test_of_ordered_classes_agreement_counts_their_distance(tmp_path):
@@ -203,11 +199,8 @@ def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path)
     ],
 )
 def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path, fields, reason):
-    entry = (
-        'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n'
-        + ("" if fields.startswith("label") else 'label = "gold"\n')
-        + fields
-    )
+    label = "" if fields.startswith("label") else 'label = "gold"\n'
+    entry = f'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n{label}{fields}'
     assert reason in refusal(marked, tmp_path, entry, "yes;perhaps;no;no", "no;no;no;yes")
 
 

@@ -228,9 +228,7 @@ def test_labels_may_be_renamed_dropped_and_joined(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "positive", "other"), [("seek", "1", "2"), ("provide", "2", "1")])
-def test_of_the_two_ways_to_count_the_other_class_one_drops_it_and_one_takes_it_as_negative(
-    tmp_path, name, positive, other
-):
+def test_of_two_ways_to_count_the_other_class_one_drops_it_and_one_calls_it_negative(tmp_path, name, positive, other):
     dropping, counting = (REGISTRY.task(f"iempathize_{name}{ending}") for ending in ("", "_all"))
     data = written(tmp_path, f"text,label\nx,0\ny,{positive}\nz,{other}\n", dropping.files[0])
     assert labels(dropping, data) == ["0", positive]

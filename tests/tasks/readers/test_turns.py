@@ -146,9 +146,8 @@ def test_nested_json_is_read_as_the_table_is(tmp_path, value, more):
 
 
 def test_a_list_of_lists_of_pairs_and_a_list_of_strings_are_dialogues(tmp_path):
-    write_json(
-        tmp_path / "talk.json", [[[who, text, move] for who, text, move in turns] for turns in DIALOGUES.values()]
-    )
+    talks = [[[who, text, move] for who, text, move in turns] for turns in DIALOGUES.values()]
+    write_json(tmp_path / "talk.json", talks)
     more = 'turns = "."\nspeaker = "0"\n' + DROP
     entry = task_of(tmp_path, more, files=("talk.json",), label="2")
     entry.columns["text"] = "1"

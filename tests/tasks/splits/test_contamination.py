@@ -15,9 +15,8 @@ STORY = "my neighbour lost her dog last week and she is still looking for it eve
 
 
 def splits(name, train, test, dataset="toy", family="toys"):
-    task = Task(
-        name, Dataset(dataset, dataset, family), name, ("x.csv",), "table", Label("label", "binary", ("0", "1"))
-    )
+    label = Label("label", "binary", ("0", "1"))
+    task = Task(name, Dataset(dataset, dataset, family), name, ("x.csv",), "table", label)
     return Splits(task, tuple(train), (), tuple(test), content_hash(train, [], test), ())
 
 

@@ -137,9 +137,8 @@ def test_few_dropped_rows_get_no_other_offer():
     rows = [row(number, f"g{number}", f"g{number}") for number in range(300)]
     parts = clean(replace(TASK, split_salt=0), rows)
     copies = {parts.train[0].id: parts.test[0].text}
-    (warning,) = clean(
-        replace(TASK, split_salt=0), [one._replace(text=copies.get(one.id, one.text)) for one in rows]
-    ).warnings
+    changed = [each._replace(text=copies.get(each.id, each.text)) for each in rows]
+    (warning,) = clean(replace(TASK, split_salt=0), changed).warnings
     assert warning.startswith("1 train and 0 validation rows repeat a later split's text; dropped (")
     assert "together" not in warning
 

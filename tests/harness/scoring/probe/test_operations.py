@@ -72,9 +72,7 @@ def test_inside_a_class_contexts_stay_with_their_label():
 
 
 def test_numbers_are_swapped_inside_the_thirds_of_their_order():
-    rows = [
-        row._replace(label=float(place), context=(Turn("speaker", str(place)),)) for place, row in enumerate(rows_of())
-    ]
+    rows = [row._replace(label=float(n), context=(Turn("speaker", str(n)),)) for n, row in enumerate(rows_of())]
     changed = OPERATIONS[IN_CLASS](rows, Material(1)).rows
     assert {int(row.context[0].text) // 8 == int(row.label) // 8 for row in changed} == {True}
 

@@ -315,9 +315,8 @@ def test_a_job_on_another_machine_knows_the_folder_and_refuses_other_weights(tmp
     (outcome,) = job(Job("tiny"))
     assert outcome.error is None
     tiny_decoder(folder, SPOKEN, seed=6)
-    (outcome,) = dataclasses.replace(job, launch=dataclasses.replace(job.launch, store=str(tmp_path / "other")))(
-        Job("tiny")
-    )
+    launch = dataclasses.replace(job.launch, store=str(tmp_path / "other"))
+    (outcome,) = dataclasses.replace(job, launch=launch)(Job("tiny"))
     assert "files of system prompted differ here from what was planned" in outcome.error
 
 

@@ -164,9 +164,8 @@ def test_the_distance_of_values_from_the_identity_is_part_of_the_loss(column, tr
     for layer in range(column.tiny.shape[0]):
         value = fusion_weights(network, layer)["value.weight"].detach()
         squares += float(((value - torch.eye(len(value))) ** 2).sum())
-    assert float(library.regularised(torch.tensor(2.0), network).detach()) == pytest.approx(
-        2 + 0.01 * squares, rel=1e-5
-    )
+    loss = library.regularised(torch.tensor(2.0), network)
+    assert float(loss.detach()) == pytest.approx(2 + 0.01 * squares, rel=1e-5)
 
 
 def test_the_same_cell_has_the_same_bytes_and_one_that_was_stopped_starts_again(column, trained):

@@ -151,11 +151,7 @@ OTHERWISE = {  # files of which transformers makes something else than the whole
         "tokenizer_config.json",
         lambda values: values["added_tokens_decoder"]["4"].update(special=False),
     ),
-    "another kind": (
-        "bert",
-        "tokenizer_config.json",
-        lambda values: values.update(tokenizer_class="PreTrainedTokenizer"),
-    ),
+    "new kind": ("bert", "tokenizer_config.json", lambda values: values.update(tokenizer_class="PreTrainedTokenizer")),
     "more tokens": ("bert", "added_tokens.json", lambda values: values.update({"[MASK]": 4})),
 }
 
