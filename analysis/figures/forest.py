@@ -17,7 +17,7 @@ from analysis.figures import plan
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.plan import Box, Dot, FigurePlan, LegendItem, Mark, PlannedFigure, Stroke, TextLabel, Triangle
 from analysis.figures.uncertainty_map import CORRECTION
-from analysis.gains.baselines import NOT_LEARNED, of_unlearned
+from analysis.gains.baselines import NOT_LEARNED, NOT_ONTO, of_unlearned
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
 from analysis.tables import Declared, bare, framed, interval_columns, signed
@@ -231,6 +231,7 @@ def forest_plan(
     # What the marks mean; those that do not occur are left out.
     kinds = set(frame.kind)
     framed_text = f"p \u2264 {f'{LEVEL:.2f}'.removeprefix('0')}, {CORRECTION}"
+    framed_text += NOT_ONTO * bool(frame.panel.str.endswith(NOT_LEARNED).any())
     items = (
         LegendItem(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval"),
         LegendItem(_sure_key, 34.0, "gain, harm: the interval excludes 0"),
@@ -287,7 +288,10 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
 def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[TextLabel]:
     """The target, and the scores of its baseline, of its floor and of a whole model."""
     shown = next(iter(part.values()))[0]
-    yield TextLabel(x, y + 7.0, plan.fitting(shown.panel, 7.4, width - 2), 6.8, is_bold=True)
+    title = shown.panel.removesuffix(NOT_LEARNED)
+    mark = NOT_LEARNED * (title != shown.panel)
+    title = plan.fitting(title, 7.4, width - 2 - plan.text_width(mark, 7.4)) + mark
+    yield TextLabel(x, y + 7.0, title, 6.8, is_bold=True)
     facts = []
     for kind, name in (("alone", "baseline"), ("floor", "floor"), ("whole model", "whole model")):
         for row in part.get(kind, ()):

@@ -17,7 +17,7 @@ from adapters_store.disk import write_bytes
 from adapters_store.roles import BASELINE
 from analysis.figures import drawing
 from analysis.figures.drawing import Drawing
-from analysis.gains.baselines import NOT_LEARNED, of_unlearned
+from analysis.gains.baselines import NOT_LEARNED, NOT_ONTO, of_unlearned
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.results.study_results import StudyResults
@@ -176,8 +176,9 @@ def heatmap(squares: pd.DataFrame, title: str, *, metric: str, limit: float) -> 
     for scale in figure.axes[1:]:
         scale.yaxis.label.set_fontsize(8)
     figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
+    has_unlearned = bool(squares.column.str.endswith(NOT_LEARNED).any())
     signs = {  # the asterisk is explained where there is none, too
-        f"* p(BH) <= {LEVEL:.2f}".replace("0.", "."): True,
+        f"* p(BH) <= {LEVEL:.2f}".replace("0.", ".") + NOT_ONTO * has_unlearned: True,
         f"{DAGGER} collapsed training (this cell or its baseline)": squares.is_collapsed.any(),
         f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
     }

@@ -92,8 +92,8 @@ def _figures(question: Question) -> Iterator[Drawing]:
     yield from _heuristics(question)
     counts = [theme_counts(panel).assign(panel=name) for name, panel in question.counted.items()]
     if tested := [frame for frame in counts if frame.n_tested.sum()]:
-        title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{question.note}"
-        yield theme_figure(pd.concat(tested, ignore_index=True), title.strip())
+        title = f"{results.banner}Figure 3: gains and harms with p <= {LEVEL:g}, uncorrected, {results.name}"
+        yield theme_figure(pd.concat(tested, ignore_index=True), f"{title}\n{question.note}".strip())
     for metric, words in heatmaps.METRIC_NAMES.items():
         if (results.gains.metric == metric).any():
             title = f"{results.banner}Figure {NUMBERS[metric]}: percent change of {words}, {results.name}"
@@ -106,7 +106,7 @@ def _figures(question: Question) -> Iterator[Drawing]:
 
 def theme_figure(counts: pd.DataFrame, title: str) -> Drawing:
     """Figure 3, of the counts of its panels."""
-    caption = "Significant gains (up) and harms (down) by theme."
+    caption = f"Gains (up) and harms (down) with p at most {LEVEL:g}, not corrected, by theme."
     if counts.panel.str.startswith("assumed").any():
         caption += " Approximations for an assumed correlation of errors: read directions only."
     height = 2.0 + 3.6 * counts.panel.nunique()
@@ -125,6 +125,8 @@ def importance_figure(rows: pd.DataFrame, title: str) -> Drawing:
     if rows.by_chance.notna().any():
         most = rows.arrangements.max()
         caption += f" Marks: 95 % of {most} importances with facts permuted over tasks stay below."
+        if rows.by_chance.isna().any():
+            caption += " Features without a mark cannot be permuted on this grid, or were not computed here."
     height = 2.6 + 0.55 * rows.feature.nunique()
     return Drawing(FIGURE_2, title, rows, importance_bars, caption, False, height)
 
@@ -197,7 +199,7 @@ def theme_bars(counts: pd.DataFrame, title: str) -> Figure:
             axes.yaxis.set_major_formatter(lambda height, _: f"{abs(height):g}")
             axes.set_title(f"{role}'s theme, {shortened(panel)}", fontsize=9)
             make_plain(axes)
-        line[0].set_ylabel("significant pairs")
+        line[0].set_ylabel(f"pairs with p <= {LEVEL:g}")
     handles = [legend_patch("gains (up)", color=UP), legend_patch("harms (down)", color=DOWN)]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     return figure

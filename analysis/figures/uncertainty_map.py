@@ -111,14 +111,14 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
     above = (BRACKET + _further(runs_of(columns, "target", ["metric", "column_family"]), across)) * has_columns
     strip = top + BRACKET + above + tier
     tops = strip + STRIP + 4.0 + np.cumsum([0.0, *gaps_down[1:]]) + down * np.arange(len(rows))
-    side = min(max(width - lefts[-1] - across - 3 * plan.EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
+    strip_across = min(max(width - lefts[-1] - across - 3 * plan.EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
     return Layout(
         dict(zip(columns.target, lefts, strict=True)),
         dict(zip(rows.intermediate, tops, strict=True)),
         across,
         down,
         min(max(0.62 * min(across * (2 if is_staggered else 1), down), plan.SMALLEST), 7.0),
-        max(lefts[-1] + across + side + 3 * plan.EDGE, min(LEAST_WIDTH, width)),
+        max(lefts[-1] + across + strip_across + 3 * plan.EDGE, min(LEAST_WIDTH, width)),
         float(tops[-1] + down),
         longest,
         slant,
@@ -506,13 +506,18 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Fi
         LegendItem(_colour_key, 62.0, f"gain: {plan.whole(-LIMIT)} points or less to {plan.whole(LIMIT)} or more"),
         LegendItem(_harm_key, 9.0, "with a bar: harm"),
         _number_item(texts, is_sure(frame).any()),
-        LegendItem(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", plan.INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
         LegendItem(
-            lambda x, y: [_left_corner(x, y + 4.0, 8.0, 22.0)], 7.0, "collapsed training", frame.is_collapsed.any()
+            lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", plan.INK, 0.9)],
+            8.0,
+            f"p \u2264 {level}, {CORRECTION}",
         ),
         LegendItem(
-            lambda x, y: [_right_corner(x, y + 4.0, 7.0, 22.0)], 7.0, "contaminated test items", is_contaminated
+            lambda x, y: [_left_corner(x, y + 4.0, 8.0, 22.0)],
+            7.0,
+            "collapsed training, no frame",
+            frame.is_collapsed.any(),
         ),
+        LegendItem(lambda x, y: [_right_corner(x, y + 4.0, 7.0, 22.0)], 7.0, "contaminated, no frame", is_contaminated),
         LegendItem(lambda x, y: _struck(x + 4.0, y, 14.0), 8.0, "not finished", "missing" in shown),
         LegendItem(lambda x, y: _ring(x + 4.0, y, 16.0), 8.0, "no value or no interval", "undefined" in shown),
         LegendItem(

@@ -181,6 +181,7 @@ def _correlation(first: FloatArray, other: FloatArray) -> float:
 
 WORDS, ENCODER = "tfidf", "encoder"  # kinds of systems
 NOT_LEARNED = " (not learned)"  # what a figure adds to the title of such a target
+NOT_ONTO = ", onto others than (not learned)"  # and to what a mark of significance means, where there are such
 WHERE = ["target", "setting"]
 LEARNED = {
     "target": Declared("str", "id of the target"),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from adapters_store.measures import CONTAMINATION, contamination_inputs
 from adapters_store.record import Record
-from adapters_store.roles import BASELINE, IMPORTED, ON_OWN_TEXTS, planned_role
+from adapters_store.roles import BASELINE, CONTROL, IMPORTED, ON_OWN_TEXTS, planned_role
 from adapters_store.store import Store
 from analysis.gains.significance import FloatArray, Groups, score_draws
 from analysis.tables import few
@@ -280,6 +280,12 @@ def contaminated_pairs(store: Store, manifest: Manifest) -> set[tuple[str, str]]
     pairs = [Contact(*contact) for contact in _measure(store, manifest).get("contacts", ())]
     marked = {(pair.target, pair.intermediate) for pair in pairs if pair.is_marked(is_synthetic=manifest["synthetic"])}
     return marked if pairs else None
+
+
+def studied(manifest: Manifest) -> dict[str, Mapping[str, Any]]:
+    """The tasks of a study by name with their facts, without those that are nothing but a control."""
+    controls = {cell["intermediate"] for cell in manifest.get("cells", ()) if cell["role"] == CONTROL}
+    return {name: task for name, task in manifest["tasks"].items() if name not in controls}
 
 
 # Mixed columns: cells that were trained on different devices or with different versions, which a gain may hold.

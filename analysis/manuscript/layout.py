@@ -376,7 +376,8 @@ class TableFit:
 def table_as_markdown(table: Float) -> str:
     """The table under its caption."""
     columns = [column.head for column in table.columns]
-    return markdown([blocks.Section("", [blocks.Text(table.caption), blocks.Table(columns, table.rows)])])
+    rows = [[f"**{cell}**" if isinstance(cell, BoldCell) else cell for cell in row] for row in table.rows]
+    return markdown([blocks.Section("", [blocks.Text(table.caption), blocks.Table(columns, rows)])])
 
 
 def table_as_latex(table: Float, venue: Venue) -> str:

@@ -98,7 +98,9 @@ def _tests(subject: Subject, uses: Sequence[Use]) -> str:
         _over_seeds(subject, uses),
         "Over the [[StudyPairsTested]] gains that have a p, p values were corrected for the false discovery"
         f" rate{rate}; other corrections stand beside them{familywise}. Of these gains, [[StudySignificantGains]] are"
-        " significantly above and [[StudySignificantHarms]] below the target alone.",
+        " significantly above and [[StudySignificantHarms]] below the target alone; onto the [[StudyTargetsLearned]]"
+        " targets that have learned (above the floor, not below words, not best at the last epoch), without collapsed"
+        " and contaminated pairs, [[StudyCountedGains]] and [[StudyCountedHarms]].",
     ]
     return " ".join(filter(None, parts))
 

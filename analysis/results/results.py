@@ -21,7 +21,7 @@ from adapters_store.key import MissingRecord
 from adapters_store.measures import STATISTICS, statistics_inputs
 from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import Manifest
+from analysis.gains.cells import Manifest, studied
 from analysis.gains.gains import COLUMNS as OF_GAINS
 from analysis.gains.gains import SEED
 from analysis.gains.gains import gains as gains_of
@@ -138,7 +138,7 @@ class Results:
             gain_over_full=pairs.points_over_full / 100,
         )
         counted = stored_statistics(store, manifest)
-        facts = [_facts(name, task, counted) for name, task in manifest["tasks"].items()]
+        facts = [_facts(name, task, counted) for name, task in studied(manifest).items()]
         files = rating_files(manifest["study"].get("registry", ()))
         rated = [rating for rating in ratings(files) if rating.task in manifest["tasks"]]
         return cls(

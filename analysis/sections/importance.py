@@ -353,11 +353,11 @@ def score_matrix(results: Results, metric: str) -> pd.DataFrame:
 
 DECLARED = "Declared questions"
 DECLARED_TEXT = (
-    "Each has a single test (docs/what-explains-gains.md), of the cells that are counted above. p is corrected for the"
-    " parts of a question, and not for other questions. Seen from: the smallest effect that four of five such studies"
-    " would find; a smaller one may be there. Units: the families that the error comes from, or the tasks where"
-    " unrelated ones are compared. Beside the answer stands what the estimate would be without the tasks of any one"
-    " family."
+    "Each has a single test (docs/what-explains-gains.md), of all pairs whose cells the declaration counts, also onto"
+    " targets that have not learned. p is corrected for the parts of a question, not for other questions. Seen from:"
+    " the smallest effect that four of five such studies would find; a smaller one may be there. Units: the families"
+    " that the error comes from, or the tasks where unrelated ones are compared. Beside the answer stands what the"
+    " estimate would be without the tasks of any one family."
 )
 DECLARED_COLUMNS = (
     Column("question", lambda row: questions.QUESTIONS[row["question"]]),

@@ -11,6 +11,7 @@ import pandas as pd
 from adapters_store.roles import BASELINE
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.baselines import Claims, claims
+from analysis.gains.cells import contaminated_pairs, studied
 from analysis.gains.pairs import FEW_GROUPS
 from analysis.gains.significance import LEVEL
 from analysis.importance.mixed import NOT_TESTED
@@ -136,7 +137,8 @@ def _ends(gains: pd.DataFrame, titles: pd.Series) -> Iterator[str]:
 
 
 def _scope(study: StudyResults, cells: pd.DataFrame) -> str:
-    settings, tasks = study.manifest["study"], study.manifest["tasks"]
+    settings = study.manifest["study"]
+    tasks = studied(study.manifest)
     families = len({task["family"] for task in tasks.values()})
     done, planned = int((cells.status == "done").sum()), len(settings["seeds"])
     finished = seeds_of(study.gains)  # said where finished transfers do not have all seeds
@@ -172,7 +174,9 @@ def _significant(study: StudyResults, claims: Claims) -> Iterator[str]:
         )
         return
     counts, rest = _significant_counts(claims.counted)
-    onto = f"{counted(len(claims.counted), 'transfer')} onto the {counted(claims.targets, 'target')} that have learned"
+    n_learned = study.learned.target[study.learned.has_learned.eq(True).fillna(False)].nunique()
+    which = "onto the" if n_learned == claims.targets else f"that may be counted, onto {claims.targets} of the"
+    onto = f"{counted(len(claims.counted), 'transfer')} {which} {counted(n_learned, 'target')} that have learned"
     text = f"of {onto}, {counts} are significant {rate} {n_tested}), the other {rest} inconclusive"
     yield f"Gains: {text if len(claims.counted) else 'no transfer may be counted'}{_not_counted(study, claims)}."
 
@@ -193,7 +197,10 @@ def _not_counted(study: StudyResults, claims: Claims) -> str:
     n_gains, n_harms = (int((sign * significant.points > 0).sum()) for sign in (1, -1))
     shown = significant if len(significant) else others
     places = list(dict.fromkeys(zip(shown.target, shown.setting, shown.why, strict=True)))
-    named = [f"{study.title(target)}{_with(setting)} ({why})" for target, setting, why in places[:MOST_NAMED]]
+    named = [
+        f"{study.title(target)}{_with(setting)} ({why}{' pairs' if why in ('collapsed', 'contaminated') else ''})"
+        for target, setting, why in places[:MOST_NAMED]
+    ]
     named += [f"{len(places) - MOST_NAMED} more"] if len(places) > MOST_NAMED else []
     counts = [
         f"{n} more significant {noun if n != 1 else noun[:-1]}"
@@ -274,6 +281,8 @@ def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> 
         which = "every gain is" if single == len(tested) else f"{single} of {len(tested)} gains {_be(single)}"
         yield f"{which} from one training run, and another seed may give another"
     alone = cells[(cells.role == BASELINE) & cells.collapsed.fillna(False).astype(bool)]
+    if len(study.gains):  # of which some tasks may be intermediates alone
+        alone = alone[alone.target.isin(study.gains.target)]
     if len(alone):
         titles = [study.title(name) for name in dict.fromkeys(alone.target)]
         named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
@@ -299,9 +308,9 @@ def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> 
 def _shared_by_families(study: StudyResults, tested: pd.DataFrame) -> list[str]:
     """Tasks of two families that share test items: what takes families for unrelated does not know of it."""
     family = {name: task["family"] for name, task in study.manifest["tasks"].items()}
-    shared = tested[tested.contaminated.fillna(False).astype(bool)] if len(tested) else tested
-    pairs = {tuple(sorted((pair.intermediate, pair.target))) for pair in shared.itertuples()}
-    apart = sorted(pair for pair in pairs if family[pair[0]] != family[pair[1]])
+    shared = contaminated_pairs(study.store, study.manifest) or set()
+    pairs = {tuple(sorted((pair.intermediate, pair.target))) for pair in tested.itertuples()}
+    apart = sorted({(a, b) for a, b in pairs if family[a] != family[b] and shared & {(a, b), (b, a)}})
     return [" and ".join(map(study.title, pair)) for pair in apart]
 
 

@@ -154,7 +154,7 @@ def _effects(question: PowerQuestion, simulated: pd.DataFrame) -> Section:
     alarms = [
         (
             *(row["background"], f"{row['found']} of {row['grids']}", percent(row["rate"])),
-            interval(row["low"], row["high"], 3),
+            f"{interval(100 * row['low'], 100 * row['high'], 1)} %",
         )
         for row in simulated[simulated.planted == ""].to_dict("records")
     ]

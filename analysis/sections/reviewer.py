@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.paper_figures import CHOICES
 from analysis.gains.baselines import OTHER
-from analysis.gains.cells import Manifest
+from analysis.gains.cells import Manifest, studied
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg
 from analysis.gains.power import in_words
 from analysis.gains.significance import LEVEL, p_text
@@ -183,7 +183,7 @@ def _choices(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> I
     for name, mark in ((NOT_COLLAPSED, gains.collapsed), (NOT_CONTAMINATED, gains.contaminated)):
         yield name, _part(gains, ~mark.fillna(False).to_numpy(bool))
     members: dict[str, set[str]] = {}
-    for task, facts in manifest["tasks"].items():
+    for task, facts in studied(manifest).items():
         members.setdefault(facts["family"], set()).add(task)
     for family, tasks in members.items():
         yield (

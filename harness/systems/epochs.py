@@ -190,8 +190,8 @@ class EpochTrained(Fitted, Generic[R]):
         """The rows of a batch that go through the network at a time."""
         return cuts(numbers, lengths, self.cut) if self.cut else [numbers]
 
-    def weight(self, numbers: Sequence[int]) -> int:
-        """What the loss of these training rows weighs in that of a batch of which they are a part."""
+    def weight(self, numbers: Sequence[int], epoch: int) -> float:
+        """What the loss of these training rows weighs in that of a batch of which they are a part, in this epoch."""
         return len(numbers)
 
     def batch_of(self, texts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
@@ -260,7 +260,7 @@ class EpochTrained(Fitted, Generic[R]):
                 optimizer.param_groups[0]["lr"] = config.learning_rate * (1 - step / (of_epoch * config.epochs))
             optimizer.zero_grad(set_to_none=True)
             for cut in self.parts(numbers, lengths):
-                loss = loss_of(cut, epoch) * (self.weight(cut) / self.weight(numbers))
+                loss = loss_of(cut, epoch) * (self.weight(cut, epoch) / self.weight(numbers, epoch))
                 loss.backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach()) * len(numbers)
             nn.utils.clip_grad_norm_(self.weights.values(), CLIP)

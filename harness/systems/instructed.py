@@ -189,7 +189,7 @@ class Instructed(EpochTrained[Read]):
         fits = len(numbers) * max(lengths[number] for number in numbers) <= self.cut
         return [numbers] if fits else super().parts(numbers, lengths)
 
-    def weight(self, numbers: Sequence[int]) -> int:
+    def weight(self, numbers: Sequence[int], epoch: int) -> float:
         """The tokens of their options, over which a loss is a mean."""
         return sum(self.said[number] for number in numbers)
 

@@ -86,7 +86,9 @@ class EncoderKind(NetworkKind[EncoderSettings]):
         """
         if config.lora_rank:
             need_lora("lora_rank")
-        return {"weights": resolve_encoder(config.weights).identity()} if config.weights else {}
+        # before, a batch's loss was divided by its rows, not by what classes make them weigh
+        weighed = {"mean": "by weight"} if config.objective.kind == "ldam" and config.deferred_from else {}
+        return {"weights": resolve_encoder(config.weights).identity(), **weighed} if config.weights else weighed
 
     def passes(self, config: EncoderSettings) -> float | None:
         """What the study's backbone costs; another encoder's costs are known from its own records alone."""

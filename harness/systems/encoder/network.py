@@ -3,7 +3,7 @@
 A window is a row as one sequence of ids: its earlier turns, the target turn, and what follows, with the target's place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from harness.systems.encoder import EncoderSettings
 from harness.systems.epochs import CUTS, EncodedText, EpochTrained, LossOf, unpadded
 from harness.systems.weights import load_encoder, resolve_encoder, with_products
 from harness.training.inputs import sides
-from harness.training.objective import Objective
+from harness.training.objective import Objective, total_weight
 from harness.training.tensors import to_device
 from harness.training.tokenizer import Tokenizer
 from tasks.errors import BadInput
@@ -96,6 +96,8 @@ class TrainedEncoder(EpochTrained[Window]):
 
     stands_on = "encoder"
     config: EncoderSettings
+    labels: Tensor  # of the training rows, and the objective of an epoch
+    objective: Callable[[int], Objective]
 
     def __init__(self, config: EncoderSettings, place: Place, seed: int, *, kind: str, outputs: int) -> None:
         """An untrained head of a label of this ``kind``; BadInput if the encoder reads less than settings ask for."""
@@ -129,7 +131,7 @@ class TrainedEncoder(EpochTrained[Window]):
     def loss_of(self, fit: Fit, rows: Sequence[Window]) -> LossOf:
         """The settings' loss, of which classes may weigh more from some epoch on."""
         answers = np.array([row.label for row in fit.train])
-        labels = torch.from_numpy(answers)
+        self.labels = torch.from_numpy(answers)
 
         @cache  # of an epoch, not of a batch: it counts the rows of every class
         def objective(epoch: int) -> Objective:
@@ -137,9 +139,14 @@ class TrainedEncoder(EpochTrained[Window]):
 
         def loss(numbers: Sequence[int], epoch: int) -> Tensor:
             logits = self.logits([rows[number] for number in numbers])
-            return objective(epoch).losses(logits, to_device(labels[numbers], self.device)).mean()
+            return objective(epoch).mean(logits, to_device(self.labels[numbers], self.device))
 
+        self.objective = objective
         return loss
+
+    def weight(self, numbers: Sequence[int], epoch: int) -> float:
+        """Their number, or from an epoch in which classes are weighed on the sum of their weights."""
+        return total_weight(to_device(self.labels[numbers], self.device), self.objective(epoch).weights)
 
     def logits(self, rows: Sequence[Window]) -> Tensor:
         """Logits of the rows' target turns."""

@@ -164,6 +164,8 @@ def test_no_name_of_a_family_is_cut_on_maps_of_up_to_eighteen_tasks(n, sizes):
     plan = map_plan(map_frame(gains, manifest, setting="full"), "title")
     assert plan.width <= A_PAGE[0] and plan.height <= A_PAGE[1]
     check_legible(plan)
+    beside = {label.text for label in plan.labels() if label.anchor == "end" and not label.turn}
+    assert {row["title"] for row in manifest["tasks"].values()} <= beside, "every row has its whole name"
     texts = [label.text for label in plan.layers["brackets"] if isinstance(label, TextLabel)]
     assert not any("\u2026" in text for text in texts)
     for name in set(families) - {"Task 5"}:

@@ -11,6 +11,7 @@ from analysis.importance.mixed_test import SIGNED
 from analysis.importance.question import of_study
 from analysis.report import report
 from analysis.results.study_results import StudyResults
+from analysis.sections import in_short
 from analysis.sections.blocks import Section
 from analysis.sections.importance import ImportanceReport
 from analysis.sections.in_short import explanation, seeds_of, sentences
@@ -222,22 +223,22 @@ def test_a_study_of_systems_names_the_best_those_tied_with_it_and_how_far_the_ad
     assert "Nothing can be said" not in written.page.read_text(encoding="utf-8").partition("## Learned")[0]
 
 
+@pytest.mark.parametrize("shared", [[], [("role", "hope")]])
 @pytest.mark.parametrize("is_one_family", [True, False])
-def test_families_that_share_texts_are_named_with_what_mends_it(tmp_path, is_one_family):
-    store, manifest = fake_study(
-        tmp_path / "store", BOTH, systems=("tfidf",), flags={("hope", "role"): ["contaminated"]}, seeds=(1, 2)
-    )
+def test_families_that_share_texts_are_named_with_what_mends_it(tmp_path, monkeypatch, is_one_family, shared):
+    store, manifest = fake_study(tmp_path / "store", BOTH, systems=("tfidf",), seeds=(1, 2))
     for name, task in manifest["tasks"].items():
         task["family"] = "one" if is_one_family else name
     store.write_manifest("fake", manifest)
+    monkeypatch.setattr(in_short, "contaminated_pairs", lambda *_: {("hope", "hope"), *shared})
     results = StudyResults.of(store, manifest, draws=200)
-    is_shared = (results.gains.intermediate == "hope") & (results.gains.target == "role")
-    results = with_frames(results, gains=results.gains.assign(contaminated=is_shared.astype("boolean")))
+    results = with_frames(results, gains=results.gains.assign(contaminated=True))  # hope repeats its own test items
     last, following = sentences(results, EXPLAINED)[-2:]
     mended = "Next: give one `family` to tasks that share texts: Title of hope and Title of role."
-    assert following == mended if not is_one_family else following.startswith("Next: `empathy-transfer study power")
+    is_named = bool(shared) and not is_one_family
+    assert following == mended if is_named else following.startswith("Next: `empathy-transfer study power")
     said = "tests over families take for unrelated what shares texts (Title of hope and Title of role): give both one"
-    assert (said in last) != is_one_family
+    assert (said in last) == is_named
 
 
 NEXT = {
