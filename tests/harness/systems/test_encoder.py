@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from harness.study.backbone import BadBackbone, resolve
 from harness.study.backbone_files import FOREIGN
+from harness.study.config import Loss
 from harness.study.systems import Place, kind_of
 from harness.systems.encoder.network import Pooled, TrainedEncoder, WindowReader
 from harness.systems.epochs import CHECKPOINT, best_epoch
 from harness.systems.weights import resolve_encoder
+from harness.training.objective import Objective
 from harness.training.tokenizer import load_tokenizer
 from tasks.errors import BadStudy
 from tests.support.studies.small_study import small_study
@@ -112,6 +114,25 @@ def test_the_best_epoch_on_validation_is_kept_and_training_stops_after_it(tmp_pa
     whole = KIND.fit(fit_of(tmp_path / "b", tiny, epochs=stopped.best_epoch))
     for name, value in whole.weights.items():
         assert torch.equal(value, stopped.weights[name]), name
+
+
+def test_from_the_epoch_in_which_classes_are_weighed_a_batch_is_a_mean_by_weight_however_it_is_cut(tmp_path, tiny):
+    fit = fit_of(tmp_path, tiny, epochs=2, dropout=0.0, loss="ldam", deferred_from=2)
+    fitted, labels = KIND.fit(fit), np.array([row.label for row in fit.train])
+    loss = fitted.loss_of(fit, rows := fitted.read(fit.train))
+    fitted.network.eval()
+    counts = np.bincount(labels)
+    by_class = (1 - 0.9999) / (1 - 0.9999**counts)
+    weights = (by_class * len(counts) / by_class.sum())[labels]
+    each = Objective.of(Loss("ldam"), labels, len(counts)).losses(fitted.logits(rows), torch.from_numpy(labels))
+    each = each.detach().numpy()
+    batch, parts = list(range(20)), (list(range(7)), list(range(7, 20)))
+    for epoch, of_rows in ((1, np.ones(len(labels))), (2, weights)):
+        whole = (each * of_rows)[batch].sum() / of_rows[batch].sum()
+        shares = [fitted.weight(part, epoch) / fitted.weight(batch, epoch) for part in parts]
+        assert float(loss(batch, epoch)) == pytest.approx(whole, rel=1e-4)
+        cut = sum(float(loss(part, epoch)) * share for part, share in zip(parts, shares, strict=True))
+        assert cut == pytest.approx(whole, rel=1e-4)
 
 
 def test_a_checkpoint_is_no_larger_than_the_plan_says(tmp_path, tiny):
