@@ -247,14 +247,13 @@ def drain(member: MemberReader) -> None:
 def restore(file: Path, store: Store) -> Restoration:
     """Put what ``archive`` wrote into a store; BadArchive before anything is written if any of it is in doubt.
 
-    What the store has stays as it is and is compared. A restore that is interrupted leaves whole records only, without
+    What the store has stays as it is and is compared, its manifest too: other seeds of the study lie beside its own,
+    until a run of all seeds writes a manifest of all. A restore that is interrupted leaves whole records only, without
     the study's manifest, and can be repeated. StoreError if the store has another study of this name.
     """
     listing, manifest = _check(file)
     if listing.study in store.manifests():
-        both = store.manifest(listing.study), manifest
-        there, archived = ({field: part for field, part in each.items() if field not in DATES} for each in both)
-        if there != archived:
+        if _without_seeds(store.manifest(listing.study)) != _without_seeds(manifest):
             raise StoreError(
                 f"store {store.root} has another study {listing.study!r}; nothing was restored: give a store of its "
                 "own with --store"
@@ -274,6 +273,12 @@ def restore(file: Path, store: Store) -> Restoration:
     if listing.study not in store.manifests():
         store.write_manifest(listing.study, manifest)
     return done
+
+
+def _without_seeds(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What two parts of a study have in common that were run for seeds of their own, at different times."""
+    study = {name: value for name, value in manifest["study"].items() if not name.endswith("seeds")}
+    return {name: part for name, part in manifest.items() if name not in (*DATES, "cells")} | {"study": study}
 
 
 def unpack(

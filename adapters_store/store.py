@@ -126,6 +126,12 @@ class Store:
             aside.parent.mkdir(exist_ok=True)
             disk.publish(self._object(key), aside, (), attic)  # an earlier one there gives way, once this has its place
 
+    def put_back(self, key: str) -> None:
+        """Move what was set aside under a key to its place again, where no other record has taken it."""
+        with disk.writing(self.root), suppress(OSError):  # nothing is aside, or the place is taken
+            if key not in self:
+                self._aside(key).rename(self._object(key))
+
     def _drop_aside(self, record: Record) -> None:
         """Remove what was set aside under the key of a record that is stored now; a difference is logged."""
         folder = self._aside(record.key)

@@ -162,9 +162,9 @@ class Study:
 
         self.on(device)
         refuse_earlier_keys(self.store, self.config.name)
+        outcomes, report = arrive(self.plan, self.store, Path(folder)), GridReport()
         self._write_manifest()
-        report = GridReport()
-        for outcome in arrive(self.plan, self.store, Path(folder)):
+        for outcome in outcomes:
             report.add(outcome)
         return report
 

@@ -234,7 +234,11 @@ def forest_plan(
     framed_text += NOT_ONTO * bool(frame.panel.str.endswith(NOT_LEARNED).any())
     items = (
         LegendItem(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval"),
-        LegendItem(_sure_key, 34.0, "gain, harm: the interval excludes 0"),
+        LegendItem(
+            lambda x, y: [*_interval_key(GAIN, GAIN)(x, y), *_interval_key(HARM, HARM)(x + 18.0, y)],
+            34.0,
+            "gain, harm: the interval excludes 0",
+        ),
         LegendItem(lambda x, y: [Box(x + 1.0, y - 2.1, 4.2, 4.2, plan.UNSURE, plan.INK, 0.7)], 6.0, framed_text),
         LegendItem(lambda x, y: [Dot(x + at, y, 0.75, plan.SOFT) for at in (1.0, 4.0)], 5.0, "seeds", "seed" in kinds),
         LegendItem(lambda x, y: [Stroke(x + 1, y - 4, x + 1, y + 4, plan.INK, 0.7)], 2.0, "target alone"),
@@ -343,10 +347,6 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
         fill = colour if is_sure and not is_control else "#ffffff"
         marks.append(Dot(at(row.points), y, 1.7, fill, colour, 0.7))
     return marks
-
-
-def _sure_key(x: float, y: float) -> list[Mark]:
-    return [*_interval_key(GAIN, GAIN)(x, y), *_interval_key(HARM, HARM)(x + 18.0, y)]
 
 
 def _dashed_key(colour: str, dash: float) -> Any:  # noqa: ANN401 - a key

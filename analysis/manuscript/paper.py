@@ -156,8 +156,9 @@ def numbers(frames: NamedFrames) -> list[Number]:
 
 def write_numbers(named: list[Number], out: Path) -> None:
     """Write numbers.tex, what a LaTeX text reads, and numbers.csv, where each comes from."""
+    minus, less = r"\PaperMinus{}", r"\PaperLess{}"  # in text and in formulas
     lines = [
-        rf"\newcommand{{\{number.macro}}}{{{macros_as_latex(number.printed)}}}"
+        rf"\newcommand{{\{number.macro}}}{{{number.printed.replace('-', minus).replace('<', less)}}}"
         f"% {number.file} | {' '.join(number.row.split())} | {number.column}"
         for number in named
         if number.printed
@@ -186,11 +187,6 @@ def fill(text: str, named: Sequence[Number], where: str) -> str:
                     "numbers.csv beside main.tex lists all"
                 )
     return NUMBER.sub(lambda match: values[match[1]], text)
-
-
-def macros_as_latex(text: str) -> str:
-    """A printed number for LaTeX, in text and in formulas."""
-    return text.replace("-", r"\PaperMinus{}").replace("<", r"\PaperLess{}")
 
 
 def _of_frame(frames: NamedFrames, quoted: Quoted) -> Iterator[Number]:

@@ -208,6 +208,7 @@ def main(arguments: list[str] | None = None) -> int:
     from tasks.plain_text import harmless
 
     listen()
+    code = 141  # of a program that writes to a reader who has gone, as shells have it
     try:
         with redirect_stdout(cast("TextIO", Plain(sys.stdout))):
             code = int(options.command(options))
@@ -220,7 +221,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         sys.stderr.close()
-        return 0
+        return code
     except OSError as problem:
         if problem.errno not in REFUSED:
             raise

@@ -48,6 +48,12 @@ SHARED: dict[str, dict[str, Any]] = {  # what options are that mean the same in 
     "exact": {"action": "store_true", "help": "ten times as many draws where any correction of a gain is undecided"},
     "best": {"action": "store_true", "help": "train as the searches in the store found best"},
     "splits": {"metavar": "DIR", "help": "published split ids (default: splits in --data)"},
+    "engine": {
+        "metavar": "ENGINE",
+        "choices": ("local", "slurm", "ray"),
+        "default": "local",
+        "help": "local (default), or jobs of slurm or ray",
+    },
     "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
 }
 SEVERAL = {  # the same of those that may be given several times; files of systems run with the user's rights
@@ -131,11 +137,14 @@ def places(options: argparse.Namespace) -> list[str]:
 
 def changes(options: argparse.Namespace) -> list[str]:
     """What was typed to change a study, for the next command about it."""
-    words = [word for name in ("registry", "set") for value in getattr(options, name) for word in (f"--{name}", value)]
+    several = {"registry": "registry", "set": "set", "only-target": "only_target", "system": "system"}
+    given = {name: getattr(options, field, None) or () for name, field in several.items()}
+    words = [word for name, values in given.items() for value in values for word in (f"--{name}", value)]
     if options.limit is not None:
         words += ["--limit", str(options.limit)]
     if options.seed:
         words += ["--seeds", ",".join(map(str, options.seed))]
+    words += ["--splits", options.splits] if getattr(options, "splits", None) else []
     return [*words, *(["--best"] if getattr(options, "best", False) else [])]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store.roles import BASELINE, ROLES, TRANSFER, role_of
 from harness.api import Study
-from harness.cli.options import Leaves, changes, leaf_of, places, plan_options, print_next
+from harness.cli.options import Leaves, add_options, changes, leaf_of, places, plan_options, print_next
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json, print_rows
 from harness.preflight.smoke import records
@@ -23,6 +23,7 @@ def add(leaves: Leaves) -> None:
     """Add ``plan``."""
     plan = leaf_of(leaves, "plan STUDY", show_plan, "plan demo", "data store json")
     plan_options(plan)
+    add_options(plan, "engine device")
     plan.add_argument("--why", action="store_true", help="say also why cells must be trained, a line for a cause")
 
 
@@ -34,7 +35,7 @@ def show_plan(options: argparse.Namespace) -> int:
     from harness.study.plan import again_line, weightless
     from harness.training.tokenizer import load_tokenizer
 
-    study = study_of(options)
+    study = study_of(options).on(options.device, options.engine)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     again = weightless(plan, study.store)
     stored = {cell.key for cell in plan.cells if cell.key in study.store} - {cell.key for cell in again}

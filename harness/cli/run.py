@@ -18,7 +18,6 @@ from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.status import study_words
 from harness.cli.study import name_of, study_of
 from harness.cli.terminal import ProgressBar, Steps, print_json, verbatim
-from harness.engines.cluster import ENGINES
 from harness.preflight.smoke import NOTE, SMOKE
 from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
@@ -41,10 +40,7 @@ def add(leaves: Leaves) -> None:
     ways.add_argument("--cancel", action="store_true", help="end what runs or is queued; what is finished stays")
     ways.add_argument("--dry-run", action="store_true", help="print the job scripts of --engine slurm; submit nothing")
     ways.add_argument("--trained", metavar="DIR", help="only store what a closed node left in its `out`")
-    run.add_argument(
-        "--engine", metavar="ENGINE", choices=ENGINES, default="local", help="local (default), or jobs of slurm or ray"
-    )
-    add_options(run, "device")
+    add_options(run, "engine device")
     run.add_argument("--workers", metavar="N", type=int, help="packs at a time, a process each (default: 1)")
     run.add_argument("--threads", metavar="N", type=int, help="of each process (default: its share of cores)")
     out_option(run, "of demo: folder of its report (default: results/demo)")
@@ -204,7 +200,7 @@ def cancel_study(options: argparse.Namespace) -> int:
     """End what runs or is queued for a study; exit code 1 if something is left that cannot be ended from here."""
     from harness.engines.ending import end_study
 
-    store, name = Store(Path(options.store)), name_of(options.study)
+    store, name = Store(Path(options.store)), name_of(options.study) + (SMOKE if options.smoke else "")
     stored_manifest(store, name, cells_only=True)  # NotRun if the store does not know it
     ended, left = end_study(store, name, drivers(name, store.root))
     if options.json:

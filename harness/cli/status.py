@@ -69,17 +69,17 @@ def study_words(study: str) -> str:
     return f"{typed} --smoke" if study.endswith(SMOKE) else typed
 
 
-def _advice(now: StudyStatus) -> list[str]:
-    """What to type next."""
-    text = []
+def _advice(now: StudyStatus, where: Sequence[str]) -> list[str]:
+    """What to type next; ``where`` are the places that were typed. Changes of the run are to be typed again."""
+    text, typed, more = [], " ".join([study_words(now.study), *where]), "; --set and --seeds as before"
     if any(pack.state == STALLED for pack in now.packs):
-        text.append(f"stalled packs go on from their last epoch: empathy-transfer run {study_words(now.study)}")
+        text.append(f"stalled packs go on from their last epoch: empathy-transfer run {typed}{more}")
     elif now.counts[WAITING] and not now.is_under_way:
-        text.append(f"nothing runs; to train what waits: empathy-transfer run {study_words(now.study)}")
+        text.append(f"nothing runs; to train what waits: empathy-transfer run {typed}{more}")
     if now.failures:
         key = next(iter(now.failures))
-        text.append(f"why one failed: empathy-transfer status {now.study} --cell {key[:12]}")
-        text.append(f"to train the failed cells again: empathy-transfer run {study_words(now.study)} --failed")
+        text.append(f"why one failed: empathy-transfer status {' '.join([now.study, *where])} --cell {key[:12]}")
+        text.append(f"to train the failed cells again: empathy-transfer run {typed} --failed{more}")
     return text
 
 
@@ -92,7 +92,7 @@ def show_status(options: argparse.Namespace) -> int:
         names = [name_of(options.study)] if options.study else _names(store)
         if len(names) > 1:
             raise BadInput(f"store {store.root} has several studies; name the one to watch: {', '.join(names)}")
-        return _watch(store, names[0], is_json=options.json)
+        return _watch(store, names[0], is_json=options.json, where=places(options))
     if options.study:
         _print_study(store, name_of(options.study), is_json=options.json, where=places(options))
         return 0
@@ -127,7 +127,7 @@ def _print_study(store: Store, name: str, *, is_json: bool, where: Sequence[str]
     if is_json:
         print_json({**_row(name, manifest["cells"], now.stored), **as_json(now, left), "targets": targets})
         return
-    first, *others = [*lines(now, left), *_advice(now)]
+    first, *others = [*lines(now, left), *_advice(now, where)]
     print(f"{first} ({_by_role(manifest['cells'], now.stored)})")
     if targets:  # how many have learned, and which have not, or are not known to have, and why
         not_yet = [f"{row['target']}, {row['setting']}: {row['reason']}" for row in targets if not row["has_learned"]]
@@ -155,7 +155,7 @@ def _targets(store: Store, name: str) -> list[dict[str, Any]]:
     return [dict(row) for row in shown.where(shown.notna(), None).to_dict("records")]
 
 
-def _watch(store: Store, name: str, *, is_json: bool) -> int:
+def _watch(store: Store, name: str, *, is_json: bool, where: Sequence[str]) -> int:
     """Show a study until nothing of it runs or is queued, or until Ctrl-C, which ends the showing and nothing else."""
     shown, idle = "", 0
     with Screen(COLOURS) if is_terminal(sys.stdout) and not is_json else nullcontext() as screen:
@@ -167,7 +167,7 @@ def _watch(store: Store, name: str, *, is_json: bool) -> int:
                 left = time_left(store, now)
                 text = summary(now)
                 if screen is not None:
-                    screen.show([*lines(now, left), *_advice(now)])
+                    screen.show([*lines(now, left), *_advice(now, where)])
                 elif text != shown:
                     sentence = f"{text}; {time_line(left)}" if left else text
                     counts = {"study": now.study, "cells": len(now.cells), "done": now.counts["done"]}

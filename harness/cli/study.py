@@ -114,8 +114,9 @@ def overrides(options: argparse.Namespace) -> list[str]:
     if options.limit is not None:
         changes += [f"{name}={options.limit}" for name in ("max_train", "max_val", "max_test")]
     if options.seed:
-        whole = load_study(options.study, changes).seeds_of_baselines
-        circle = list(whole) if set(options.seed) < set(whole) else []  # the cells of the whole study, by their keys
+        study = load_study(options.study, changes)
+        whole = list(study.self_seeds or study.seeds_of_baselines)  # the cells of the whole study, by their keys
+        circle = whole if set(options.seed) <= set(whole) and options.seed != whole else []
         changes += [f"seeds={options.seed}", "baseline_seeds=[]", f"self_seeds={circle}"]
     return changes
 

@@ -200,8 +200,8 @@ Arrival = tuple[Path, there.TrainedCell]
 def arrive(plan: Plan, store: Store, folder: Path) -> Iterator[Outcome]:
     """Store every outcome in a folder's files that is of a cell of the plan; what became of each cell of the plan.
 
-    BadInput for a folder without outcomes, a file that was altered, and outcomes of other rows or other scores than
-    this plan's: then nothing of that cell is stored.
+    BadInput at once for a folder without outcomes of the plan and a file that was altered, and later for outcomes of
+    other rows or other scores than this plan's: then nothing of that cell is stored.
     """
     files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
     if not files:
@@ -212,6 +212,10 @@ def arrive(plan: Plan, store: Store, folder: Path) -> Iterator[Outcome]:
             f"--trained {folder}: none of its {len(arrived)} outcomes is of a cell of study {plan.study.name!r}; "
             "give the changes (--set, --seeds, --limit) with which it was packed"
         )
+    return _stored(plan, store, folder, arrived)
+
+
+def _stored(plan: Plan, store: Store, folder: Path, arrived: Mapping[str, Arrival]) -> Iterator[Outcome]:
     for pack in (*plan.baselines, *plan.transfers):
         cells = [cell for cell in pack.cells if cell.key not in store and cell.key in arrived]
         if cells:

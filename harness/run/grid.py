@@ -10,6 +10,7 @@ from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
 from harness.study.intermediates import why_unmergeable
 from harness.study.plan import Pack, Plan, set_aside_weightless, weightless
+from tasks.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,24 @@ def run_grid(
 ) -> GridReport:
     """Run the plan's packs, baselines first; a transfer whose intermediate failed is not run and says so.
 
-    Stored cells without the weights that others need are set aside and trained again.
+    Stored cells without the weights that others need are set aside and trained again; they are put back where the
+    engine refuses the run, or their training fails.
     """
     report = GridReport()
-    set_aside_weightless(plan, store)
+    again = set_aside_weightless(plan, store)
     steps = steps_of(plan, store, report)
     watch(report)
-    for outcome in engine.run(function, steps):
-        report.add(outcome)
-        watch(report)
+    try:
+        for outcome in engine.run(function, steps):
+            report.add(outcome)
+            watch(report)
+    except BadInput:
+        for cell in again:
+            store.put_back(cell.key)
+        raise
+    for cell, _ in report.failed:
+        if cell in again:
+            store.put_back(cell.key)
     sweep(store)
     return report
 

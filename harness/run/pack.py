@@ -150,7 +150,9 @@ class CellResult:
         if all(fold.marks for fold in folds):
             _by_fold([_marks(fold) for fold in folds]).to_parquet(folder / "rationales.parquet", index=False)
         if self._unanswered():
-            _by_fold([_ids_unanswered(fold) for fold in folds]).to_parquet(folder / "unanswered.parquet", index=False)
+            ids = [[(part, id) for part, ids in fold.unanswered.items() for id in ids] for fold in folds]
+            frames = [pd.DataFrame(rows, columns=["split", "id"]).astype("str") for rows in ids]
+            _by_fold(frames).to_parquet(folder / "unanswered.parquet", index=False)
         history = [fold.fitted.history for fold in folds]
         text = json.dumps(history if len(folds) > 1 else history[0], allow_nan=False)
         (folder / "history.json").write_text(text, encoding="utf-8")
@@ -194,12 +196,6 @@ def _spans(fold: Trained) -> pd.DataFrame:
         types |= {"source_id": "str", "source_start": "int64", "source_end": "int64"}
         rows = [(*row, *span.source) for row, (_, span) in zip(rows, every, strict=True) if span.source]
     return pd.DataFrame(rows, columns=list(types)).astype(types)
-
-
-def _ids_unanswered(fold: Trained) -> pd.DataFrame:
-    """One row per row that counts as wrong for want of an answer: split and id."""
-    rows = [(part, id) for part, ids in fold.unanswered.items() for id in ids]
-    return pd.DataFrame(rows, columns=["split", "id"]).astype("str")
 
 
 def _marks(fold: Trained) -> pd.DataFrame:

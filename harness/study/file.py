@@ -186,6 +186,9 @@ def check(study: StudyConfig, where: str) -> None:
     check_table({name: value for name, value in study.as_json().items() if name in fields}, fields, BadStudy, where)
     if not study.protocol and study.splits not in KINDS:
         raise BadStudy(f"{where}: splits {study.splits!r} is not one of {', '.join(KINDS)}")
+    for name in ("seeds", "settings"):
+        if not getattr(study, name):
+            raise BadStudy(f"{where}: {name} is empty, so that nothing would be trained; name one or more")
     for name, seeds in (("baseline_seeds", study.baseline_seeds), ("self_seeds", study.self_seeds)):
         if seeds and (absent := sorted(set(study.seeds) - set(seeds))):
             raise BadStudy(

@@ -299,12 +299,13 @@ class _Grid:
 log = logging.getLogger(__name__)
 
 
-def set_aside_weightless(plan: Plan, store: Store) -> None:
+def set_aside_weightless(plan: Plan, store: Store) -> list[Cell]:
     """Set aside the stored cells that this plan's missing cells need with weights and that have none; says how many."""
     if again := weightless(plan, store):
         log.warning("%s", again_line(again))
         for cell in again:
             store.set_aside(cell.key)
+    return again
 
 
 def weightless(plan: Plan, store: Store) -> list[Cell]:

@@ -219,6 +219,15 @@ def test_a_store_that_has_another_study_of_the_name_is_left_alone(archived, tmp_
     assert content(other.root) == before
 
 
+def test_other_seeds_of_a_study_lie_beside_those_that_a_store_has(archived, tmp_path):
+    other = Store(tmp_path / "other")
+    study = {**archived[1]["study"], "seeds": [9], "self_seeds": [1, 9]}
+    other.write_manifest("fake", {**archived[1], "study": study, "cells": []})
+    manifest = other.manifest("fake")
+    assert restore(packed(archived, tmp_path / "a.tar.gz"), other).new > 0
+    assert other.manifest("fake") == manifest and other.keys() == archived[0].keys()
+
+
 def test_the_same_study_of_another_day_keeps_its_own_manifest(archived, tmp_path):
     other = Store(tmp_path / "other")
     other.write_manifest("fake", {**archived[1], "created": "2030-01-01T00:00:00+00:00"})

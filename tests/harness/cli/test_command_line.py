@@ -181,6 +181,15 @@ def test_a_corrupted_record_names_the_file(finished, refused, tmp_path):
     assert str(victim) in refused("report", "tiny", "--store", store, "--out", tmp_path / "out")
 
 
+def test_output_without_a_reader_is_no_success():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        command = [sys.executable, "-m", "harness.cli.main", "tasks", "list"]
+        done = subprocess.run(command, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_nobody_elses_modules_are_picked_up_and_one_that_hides_ours_is_refused(tmp_path):
     for name in ("tasks.py", "analysis.py", "harness.py"):
         (tmp_path / name).write_text("raise SystemExit('the wrong file was imported')\n", encoding="utf-8")

@@ -94,6 +94,16 @@ def test_a_driver_is_known_by_its_program_command_study_and_store(sleeping, tmp_
     assert drivers("toy", root) == ([process.pid] if is_ours else [])
 
 
+def test_a_trial_run_is_cancelled_by_itself(sleeping, cancel, toy, tmp_path):
+    (tmp_path / "toy.toml").write_text('tasks = ["epitome_er"]\n')
+    whole = sleeping("run", "toy", "--store", str(toy.root))
+    trial = sleeping("run", "toy", "--smoke", "--store", str(toy.root))
+    toy.write_manifest("toy-smoke", toy.manifest("toy"))
+    code, text = cancel("--smoke")
+    assert (code, text[0]) == (0, f"process {trial.pid} ended")
+    assert whole.poll() is None
+
+
 def test_the_words_of_a_command_inside_another_program_are_not_a_driver(tmp_path):
     command = ["bash", "-c", "echo up; exec -a tail sleep 600", "empathy-transfer", "run", "toy"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as process:

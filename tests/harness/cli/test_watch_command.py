@@ -56,6 +56,10 @@ def interrupt():
     raise KeyboardInterrupt
 
 
+def again(store):
+    return f"toy.toml --store {store.root}; --set and --seeds as before"
+
+
 def test_one_study_is_shown_with_all_that_its_store_knows(command, toy):
     put(toy, "one")
     note(toy, ("two", "one"), label="one -> two", epoch=1, log="somewhere")
@@ -66,8 +70,11 @@ def test_one_study_is_shown_with_all_that_its_store_knows(command, toy):
     assert text[1] == "running 1"
     assert text[2].startswith("  one -> two: epoch 1 of 4, 0 s an epoch, process ")
     assert text[3:7] == ["failed 1", "  two: RuntimeError: out of memory", "not run 1", "  1 on two, which failed"]
-    assert text[-2] == f"why one failed: empathy-transfer status toy --cell {KEYS['two', None][:12]}"
-    assert text[-1] == "to train the failed cells again: empathy-transfer run toy.toml --failed"
+    assert text[-2] == f"why one failed: empathy-transfer status toy --cell {KEYS['two', None][:12]}".replace(
+        " toy ", f" toy --store {toy.root} "
+    )
+    failed = f"run toy.toml --store {toy.root} --failed; --set and --seeds as before"
+    assert text[-1] == f"to train the failed cells again: empathy-transfer {failed}"
 
 
 def test_a_stalled_pack_is_shown_with_its_silence_and_the_cure(command, toy):
@@ -75,7 +82,7 @@ def test_a_stalled_pack_is_shown_with_its_silence_and_the_cure(command, toy):
     note(toy, ("one", None), host="node7", pid=11, epoch=2, since=then, written=then)
     _, text = command()
     assert "  one: epoch 2 of 4; no word for 12 min: process 11 on node7 may be gone, or slow" in text
-    assert "stalled packs go on from their last epoch: empathy-transfer run toy.toml" in text
+    assert f"stalled packs go on from their last epoch: empathy-transfer run {again(toy)}" in text
 
 
 def test_a_study_that_nobody_runs_says_how_to_go_on(command, toy):
@@ -83,7 +90,7 @@ def test_a_study_that_nobody_runs_says_how_to_go_on(command, toy):
     _, text = command()
     assert text[1] == "waiting 3"
     assert text[2].startswith("about 3 min of work left, one pack at a time (from the seconds that 1 finished cell")
-    assert text[3:] == ["nothing runs; to train what waits: empathy-transfer run toy.toml"]
+    assert text[3:] == [f"nothing runs; to train what waits: empathy-transfer run {again(toy)}"]
 
 
 def test_as_json_everything_is_a_field(command, toy):

@@ -252,7 +252,10 @@ def test_commands_pack_and_store_and_say_what_comes_next(tmp_path, capsys, print
     assert "done     4 stored from parcel/out, 0 were in the store" in printed(
         "run", "tiny", "--trained", "parcel/out", "--quiet", *words
     )
-    refused("run", "tiny", "--trained", "parcel/nowhere", *words)
+    manifest = (tmp_path / "runs" / "studies" / "tiny.json").read_bytes()
+    refused("run", "tiny", "--trained", "parcel/nowhere", "--seeds", "7", *words)
+    refused("run", "tiny", "--trained", "parcel/out", "--seeds", "7", *words)
+    assert (tmp_path / "runs" / "studies" / "tiny.json").read_bytes() == manifest
     assert len(json.loads(printed("run", "tiny", "--trained", "parcel/out", "--json", *words))["stored"]) == 4
 
 

@@ -1,6 +1,7 @@
 """Stored cells without weights are trained again where a missing cell computes with them, and only there."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -9,8 +10,9 @@ from adapters_store.archive import archive
 from adapters_store.restore import restore
 from adapters_store.store import has_weights
 from harness.api import Study
-from harness.run.grid import GridReport, steps_of
+from harness.run.grid import GridReport, Outcome, run_grid, steps_of
 from harness.study.plan import weightless
+from tasks.errors import BadInput
 
 STUDY = """
 tasks = ["epitome_er", "news_empathy"]
@@ -62,6 +64,27 @@ def test_a_run_trains_again_what_missing_cells_compute_with(study, tmp_path):
     others = before.keys() - {parent.key}
     assert {key: own.store.get(key).to_json() for key in others} == {key: before[key].to_json() for key in others}
     assert list((own.store.root / "aside").iterdir()) == []
+
+
+class Refusing:
+    def run(self, function, steps):
+        assert steps
+        raise BadInput("no cluster answers")
+
+
+class Failing:
+    def run(self, function, steps):
+        yield from (Outcome(cell, "no memory", was_run=True) for step in steps for cell in step.pack.cells)
+
+
+@pytest.mark.parametrize("engine", [Refusing(), Failing()], ids=["refused", "failed"])
+def test_what_was_set_aside_is_put_back_where_it_is_not_trained_again(study, tmp_path, engine):
+    own = restored(study, tmp_path)
+    before = {key: own.store.get(key).to_json() for key in own.store.keys()}
+    with suppress(BadInput):
+        run_grid(own.plan, own.store, engine, None, lambda report: None)
+    assert {key: own.store.get(key).to_json() for key in own.store.keys()} == before
+    assert own.run().is_complete
 
 
 def test_a_dry_run_moves_nothing_and_nothing_is_trained_again_where_nothing_is_missing(study, tmp_path):

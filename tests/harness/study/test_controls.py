@@ -1,5 +1,6 @@
 """Controls: what they stand on, that they ride with the transfers, and that nobody counts them among these."""
 
+import argparse
 import dataclasses
 from collections import Counter
 
@@ -7,6 +8,8 @@ import pytest
 import torch
 
 from adapters_store import Store
+from harness.api import Study
+from harness.cli.study import overrides
 from harness.engines.local import LocalEngine
 from harness.run.grid import run_grid
 from harness.run.pack import PackRunner
@@ -73,6 +76,18 @@ def test_seeds_that_are_trained_apart_are_cells_of_the_whole_study(plan_of):
         }
         keys |= {cell.key for cell in part.cells}
     assert keys == {cell.key for cell in whole.cells}
+
+
+@pytest.mark.parametrize("circle", ["[]", "[3, 2, 1]", "[1, 2, 3, 4]"])
+@pytest.mark.parametrize("seeds", [[1], [3, 2], [3, 2, 1]])
+def test_seeds_that_are_typed_are_cells_of_the_whole_study_in_whatever_order(tmp_path, seeds, circle):
+    file = tmp_path / "own.toml"
+    file.write_text(f'extends = "tiny"\ncontrols = ["self"]\nseeds = [1, 2, 3]\nself_seeds = {circle}\n')
+    typed = argparse.Namespace(study=str(file), set=[], registry=[], limit=None, seed=seeds)
+    whole, part = (Study(file, overrides=changes).plan for changes in ([], overrides(typed)))
+    assert {cell.key for cell in of_role(part, "self")} == {
+        cell.key for cell in of_role(whole, "self") if cell.seed in seeds
+    }
 
 
 def test_a_study_of_one_seed_trains_another_baseline_for_self_to_stand_on(plan_of):

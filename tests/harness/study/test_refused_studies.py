@@ -21,6 +21,7 @@ REFUSED = [
     ("training.learning_rate=-1", "learning_rate -1 is not a number above 0"),
     ('settings=["quarter"]', "settings\\[0\\] 'quarter' is not one of full, half"),
     *((f'settings=["{odd}"]', "nor a share such as 25%") for odd in ("025%", "0%", "100%")),
+    *((f"{name}=[]", f"{name} is empty, so that nothing would be trained") for name in ("seeds", "settings")),
     ("seeds=[1, 2]; baseline_seeds=[1, 3]", "lacks seed 2 of `seeds`"),
     ("seeds=[1, 2]; self_seeds=[2, 3]", "lacks seed 1 of `seeds`; .* add it"),
     ('controls=["selves"]', "controls\\[0\\] 'selves' is not one of self, shuffled, random; did you mean 'self'"),
