@@ -298,7 +298,7 @@ def _document(
     """The document of a report from results of this ``source``, with the facts of its tasks, and with its own parts."""
     shown = [files for beginning in EMBEDDED for files in figures if files.png.stem.startswith(beginning)]
     results = report.question.results
-    means, rated = rating_means(results).set_index("task"), [*results.constructs, "overall"]
+    means, rated = rating_means(results).set_index("task").reindex(list(tasks)), [*results.constructs, "overall"]
     bars = next((files for files in shown if files.png.stem == FIGURE_2), None)
     return {
         "schema": SCHEMA,
