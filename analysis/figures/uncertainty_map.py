@@ -238,7 +238,12 @@ def map_frame(gains: pd.DataFrame, manifest: Manifest, *, setting: str, order: s
     first; or, in the ``order`` median or where families say nothing, by their median alone. Intermediates likewise.
     """
     shown = gains[gains.setting == setting]
-    families = _families(manifest, {*shown.intermediate, *shown.target} if order == "family" else set())
+    # the family of every task; nothing where all are of one family, or every task is of its own
+    families = {
+        task: harmless(str(manifest["tasks"][task]["family"])).replace("_", " ")
+        for task in sorted({*shown.intermediate, *shown.target} if order == "family" else ())
+    }
+    families = families if 1 < len(set(families.values())) < len(families) else {}
     rows = _order(shown, "intermediate", families)
     targets = _order(shown, "target", families)
     metrics = dict(zip(shown.target, shown.metric, strict=True))
@@ -261,12 +266,6 @@ def map_frame(gains: pd.DataFrame, manifest: Manifest, *, setting: str, order: s
         for target in targets
     ]
     return framed(pd.DataFrame(squares, columns=list(COLUMNS)), COLUMNS)
-
-
-def _families(manifest: Manifest, tasks: set[str]) -> dict[str, str]:
-    """The family of every task; nothing where all are of one family, or every task is of its own."""
-    families = {task: harmless(str(manifest["tasks"][task]["family"])).replace("_", " ") for task in sorted(tasks)}
-    return families if 1 < len(set(families.values())) < len(families) else {}
 
 
 def _order(shown: pd.DataFrame, role: str, families: Mapping[str, str]) -> list[str]:

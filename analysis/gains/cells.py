@@ -185,6 +185,9 @@ def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str,
             f" {plan['metric']}; run the study again to plan its cells anew"
         )
     same = ("validation", "floor", "best_epoch", "n_train", "n_test", "liveness")
+    # the share of the rows, all splits together, that lost some of their history or target; NaN if not counted
+    cut = results["cut"].values()
+    rows = sum(counts["rows"] for counts in cut) or float("nan")
     return {
         **plan,
         **{name: results[name] for name in same},
@@ -193,7 +196,7 @@ def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str,
         "n_groups": results["n_test_groups"],
         "is_folded": "folds" in results,
         "is_still_learning": is_still_learning(record),
-        **{f"cut_{part}": _cut_share(results["cut"], part) for part in ("history", "target")},
+        **{f"cut_{part}": sum(counts[part] for counts in cut) / rows for part in ("history", "target")},
         "collapsed": "collapsed" in results["flags"],
         "flags": ";".join(results["flags"]),
         **{name: provenance[name] for name in ("wall_seconds", "host", "device")},
@@ -228,12 +231,6 @@ def _with_mark(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -
         is_marked = any((row["target"], task) in contaminated for task in trained if task is not None)
     flags = ";".join(filter(None, (row["flags"], "contaminated" if is_marked else "")))
     return {**row, "contaminated": is_marked, "flags": flags}
-
-
-def _cut_share(cut: Mapping[str, Mapping[str, int]], part: str) -> float:
-    """Share of a cell's rows, all splits together, that lost some of their history or target; NaN if not counted."""
-    rows = sum(counts["rows"] for counts in cut.values())
-    return sum(counts[part] for counts in cut.values()) / rows if rows else float("nan")
 
 
 # Contamination: test items of a target that an intermediate was trained on, from stored measures.

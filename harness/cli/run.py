@@ -92,10 +92,18 @@ def run_study(options: argparse.Namespace) -> int:
         from harness.run import notes
 
         study.on(options.device, options.engine)
-        failed = notes.failures(study.store).keys() & {cell.key for cell in study.plan.cells}
+        name, noted = study.config.name, notes.failures(study.store).keys()
+        failed = noted & {cell.key for cell in study.plan.cells}
+        if not failed and name in study.store.manifests():
+            stored = stored_manifest(study.store, name, cells_only=True)["cells"]
+            if noted & {cell["key"] for cell in stored}:
+                raise BadInput(
+                    f"the cells of study {name!r} that failed are of other changes than these; give --set, --seeds and"
+                    " --limit as in the run in which they failed"
+                )
         above = {cell.key for cell in study.plan.cells if failed.intersection(cell.stands_on)}
         if not failed and not options.json:
-            print(f"no cell of study {study.config.name!r} has failed since it was last tried")
+            print(f"no cell of study {name!r} has failed since it was last tried")
             return 0
         return train(study, options, failed | above)
     if options.study == DEMO and not (options.smoke or options.trained):

@@ -237,7 +237,7 @@ def lost(store, cells):
 
 
 @pytest.mark.slow
-def test_retry_trains_what_failed_and_what_stands_on_it_and_no_more(small, tmp_path, capsys, printed):
+def test_retry_trains_what_failed_and_what_stands_on_it_and_no_more(small, tmp_path, capsys, printed, refused):
     shutil.copytree(small, tmp_path / "runs")
     store = Store(tmp_path / "runs")
     failed, above, waiting = ("epitome_er", None), ("news_emotion", "epitome_er"), ("epitome_er", "news_emotion")
@@ -245,6 +245,8 @@ def test_retry_trains_what_failed_and_what_stands_on_it_and_no_more(small, tmp_p
     why = notes.Failure(key=keys[failed], study="tiny", label="epitome_er", reason="it broke")
     notes.write(store, keys[failed], why)
     capsys.readouterr()
+    other = refused("run", "tiny", "--failed", "--store", store.root, "--seeds", "7", *SMALL)
+    assert "the cells of study 'tiny' that failed are of other changes than these; give --set, --seeds" in other
     report = json.loads(printed("run", "tiny", "--failed", "--store", store.root, "--json", *SMALL))
     assert (sorted(report["done"]), report["stored"]) == (sorted([keys[failed], keys[above]]), [])
     assert keys[waiting] not in store
