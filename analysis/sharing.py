@@ -74,7 +74,10 @@ def _without_null(setting: object) -> object:
 
 def compared(kept: Path, made: Path) -> Compared:
     """Compare every table (.csv) and page of two folders; figures are drawn from tables that are compared."""
-    names = {path.relative_to(root).as_posix() for root in (kept, made) for path in _pages(root)}
+    pages = {
+        root: (path for path in root.rglob("*") if path.suffix in ENDINGS and path.is_file()) for root in (kept, made)
+    }
+    names = {path.relative_to(root).as_posix() for root, paths in pages.items() for path in paths}
     tables, numbers, differences = 0, 0, []
     for name in sorted(names, key=lambda name: ("tables/" not in name, name)):  # tables first
         pair = kept / name, made / name
@@ -90,10 +93,6 @@ def compared(kept: Path, made: Path) -> Compared:
             lines = enumerate(zip_longest(*(text.split("\n") for text in texts), fillvalue=""), 1)
             differences += [Difference(f"{name}, line {number}", *both) for number, both in lines if both[0] != both[1]]
     return Compared(tables, numbers, differences)
-
-
-def _pages(root: Path) -> Iterator[Path]:
-    return (path for path in root.rglob("*") if path.suffix in ENDINGS and path.is_file())
 
 
 def _rows(text: str) -> list[list[str]]:

@@ -324,17 +324,12 @@ def task_id(name: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """A string, number, list or table as TOML; strings are written as in JSON, and a table in a list has its line."""
+    """A string, number, list or table as TOML; texts and keys are written as in JSON; a table in a list has a line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(name)} = {_toml(inner)}" for name, inner in value.items()) + " }"
+        return "{ " + ", ".join(f"{_toml(name)} = {_toml(inner)}" for name, inner in value.items()) + " }"
     if isinstance(value, list) and any(isinstance(element, Mapping) for element in value):
         return "[\n" + "".join(f"  {_toml(element)},\n" for element in value) + "]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    """A key of a TOML table, in quotes where it has to be: 0.5 by itself would be the key 5 of the table 0."""
-    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) else json.dumps(name, ensure_ascii=False)
 
 
 def _columns_of(fields: Mapping[str, object]) -> list[str]:

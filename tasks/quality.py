@@ -71,9 +71,9 @@ def labels_in_inputs(splits: Splits) -> list[str]:
     """
     label, warnings = splits.task.label, []
     inputs = [_spaced(" ".join(_texts_of(row))) for row in splits.train]
-    for index, name in enumerate(label.classes):
+    for index, name in enumerate(label.names or label.classes):
         is_of_class = np.array([index in classes_of(row.label) for row in splits.train])
-        if not re.search("[a-z]{3}", _spaced(name)) or not FEWEST_ROWS <= is_of_class.sum() < len(inputs):
+        if not re.search(r"[^\W\d_]{3}", _spaced(name)) or not FEWEST_ROWS <= is_of_class.sum() < len(inputs):
             continue
         is_named = np.array([_spaced(name) in text for text in inputs])
         share, others = float(is_named[is_of_class].mean()), float(is_named[~is_of_class].mean())

@@ -66,7 +66,7 @@ def _mark(text: str, span: str, taken: Sequence[Marked]) -> Marked | None:
     """
     if not any(character.isalnum() for character in span):
         return None
-    for reading in (_as_it_is, _folded, _letters_alone):
+    for reading in (lambda text: (text, list(range(len(text)))), _folded, _letters_alone):
         marks = list(_marks(text, span, reading))
         whole = []
         for mark in marks:
@@ -89,10 +89,6 @@ def _marks(text: str, span: str, reading: Callable[[str], Read]) -> Iterable[Mar
     while start >= 0:
         yield Marked(at[start], at[start + len(part) - 1] + 1)
         start = whole.find(part, start + 1)
-
-
-def _as_it_is(text: str) -> Read:
-    return text, list(range(len(text)))
 
 
 def _folded(text: str) -> Read:

@@ -456,12 +456,6 @@ def _dot(x: float, y: float, pair: Any) -> Dot:  # noqa: ANN401 - a row of the f
     return Dot(x, y, 1.3, plan.INK if pair.is_sure else plan.UNSURE, "#ffffff", 0.2)
 
 
-def labels_below(frame: pd.DataFrame, layout: Layout) -> float:
-    """How far the columns' names, or the axis beside them, reach below the map."""
-    turned = (name for name in names(frame, layout) if name.turn)
-    return max([18.0, *(float(plan.outline(name)[:, 1].max()) - layout.bottom for name in turned)]) + 6.0
-
-
 # The plan of a map: squares, numbers and frames, names and brackets, and every gain as a dot.
 
 MAP = "uncertainty-map"
@@ -494,7 +488,10 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Fi
     words, top = plan.heading(title, first.width)
     layout = layout_of(frame, width, top)
     texts = _texts(frame, layout.across)
-    foot = layout.bottom + labels_below(frame, layout)
+    turned = (name for name in names(frame, layout) if name.turn)  # how far these, or the axis beside them, reach below
+    foot = (
+        layout.bottom + 6.0 + max([18.0, *(float(plan.outline(name)[:, 1].max()) - layout.bottom for name in turned)])
+    )
     # What area, colour, numbers, frames and marks mean; marks that do not occur are left out.
     level = f"{LEVEL:.2f}".removeprefix("0")
     area = f"area: |gain| / half-width of its 95 % interval (few seeds count less); here 1, 2, and {FULL:.0f} or more"
@@ -503,7 +500,11 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = plan.PAGE) -> Fi
     items = [
         LegendItem(_area_key, 28.0, area),
         LegendItem(_colour_key, 62.0, f"gain: {plan.whole(-LIMIT)} points or less to {plan.whole(LIMIT)} or more"),
-        LegendItem(_harm_key, 9.0, "with a bar: harm"),
+        LegendItem(
+            lambda x, y: [square_at(x + 4.5, y, 9.8, 1.0, -0.7 * LIMIT), *bar_at(x + 4.5, y, 9.0)],
+            9.0,
+            "with a bar: harm",
+        ),
         _number_item(texts, is_sure(frame).any()),
         LegendItem(
             lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", plan.INK, 0.9)],
@@ -678,10 +679,6 @@ def _area_key(x: float, y: float) -> list[Mark]:
 def _colour_key(x: float, y: float) -> list[Mark]:
     steps = np.linspace(-LIMIT, LIMIT, 21)
     return [Box(x + 62.0 / 21 * index, y - 4.0, 62.0 / 21 + 0.1, 8.0, colour_of(at)) for index, at in enumerate(steps)]
-
-
-def _harm_key(x: float, y: float) -> list[Mark]:
-    return [square_at(x + 4.5, y, 9.8, 1.0, -0.7 * LIMIT), *bar_at(x + 4.5, y, 9.0)]
 
 
 def _dots_key(x: float, y: float) -> list[Mark]:

@@ -117,12 +117,6 @@ def points_wide(text: str, size: float) -> float:
     return MARGIN * sum(of_letter.get(letter, WIDEST_LETTER) for letter in shown) * size / 1000
 
 
-def widest_word(text: str, size: float) -> float:
-    """Points of the widest part of a text that is not broken over lines."""
-    apart = "".join(f" {letter} " if _letter(letter).startswith(UNKNOWN) else letter for letter in text)
-    return max((points_wide(part, size) for part in re.split(r"\s|(?<=-)", apart) if part), default=0.0)
-
-
 def _letter(letter: str) -> str:
     if letter in SPECIAL:
         return SPECIAL[letter]
@@ -414,7 +408,10 @@ def _widths(table: Float, size: float) -> list[float]:
         lines = _head(table, index)
         heads = [1.3 * size * len(lines)] if _is_turned(table, index) else [points_wide(line, size) for line in lines]
         if column.kind == "text":
-            body = max([NARROWEST_TEXT, *(widest_word(cell, size) for cell in cells)])
+            # the widest part of a text that is not broken over lines
+            parted = ["".join(f" {a} " if _letter(a).startswith(UNKNOWN) else a for a in cell) for cell in cells]
+            words = [word for cell in parted for word in re.split(r"\s|(?<=-)", cell) if word]
+            body = max([NARROWEST_TEXT, *(points_wide(word, size) for word in words)])
         elif column.kind == "number":
             body = points_aligned(cells, size)
         else:

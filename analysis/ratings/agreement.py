@@ -183,7 +183,9 @@ def _pair_row(pair: Panel, draws: int, seed: int) -> tuple[object, ...]:
     _, task = np.unique(pair.tasks, return_inverse=True)
     # Rank correlation of units taken so many ``times`` ``[draws, units]``; NaN where a side does not vary.
     times = _weights(n_tasks, draws, seed)[:, task]
-    x, y = (_centred_ranks(side, times) for side in (first, second))
+    # each unit's rank among the units of a draw, less the mean rank; ties share theirs
+    lower = (np.less.outer(side, side).T + np.equal.outer(side, side) / 2 for side in (first, second))
+    x, y = (times @ below.T - times.sum(axis=1, keepdims=True) / 2 for below in lower)
     size = np.sqrt((times * x * x).sum(axis=1) * (times * y * y).sum(axis=1))
     spearmans = np.where(size > 0, (times * x * y).sum(axis=1) / np.where(size > 0, size, 1.0), np.nan)
     low, high = _interval(spearmans, n_tasks)
@@ -219,12 +221,6 @@ def _weights(n_tasks: int, draws: int, seed: int) -> FloatArray:
     """How often each task is in each draw ``[draws, tasks]``."""
     chances = np.full(n_tasks, 1 / n_tasks)
     return np.random.default_rng(seed).multinomial(n_tasks, chances, size=draws).astype(np.float64)
-
-
-def _centred_ranks(values: FloatArray, times: FloatArray) -> FloatArray:
-    """Each unit's rank among the units of a draw, less the mean rank; ties share theirs."""
-    lower = (values[None, :] < values[:, None]) + (values[None, :] == values[:, None]) / 2
-    return np.asarray(times @ lower.T - times.sum(axis=1, keepdims=True) / 2)
 
 
 def _interval(draws: FloatArray, n_tasks: int) -> tuple[float, float]:

@@ -98,10 +98,6 @@ class Annotated:
         is_most = votes == votes.max(axis=1, keepdims=True)
         return Others(rows, is_most / is_most.sum(axis=1, keepdims=True))
 
-    def marks_of(self, annotator: int, rows: NDArray[np.int64]) -> FloatArray:
-        """What the annotator says at these rows."""
-        return np.asarray(self.marks[rows, annotator])
-
 
 def stored_marks(store: Store, manifest: Manifest, target: str, ids: Iterable[Any]) -> FloatArray | None:
     """The marks ``[n, annotators]`` of test rows, NaN for gaps; None where the store has none of this task."""
@@ -134,7 +130,7 @@ def people_rows(
         return []
     groups = Groups.of(group_names[annotated.places])
     others = [annotated.without(annotator) for annotator in range(annotated.marks.shape[1])]
-    marks = [annotated.marks_of(annotator, part.rows) for annotator, part in enumerate(others)]
+    marks = [annotated.marks[part.rows, annotator] for annotator, part in enumerate(others)]
     person = _scores(others, marks, groups, draws, seed)
     facts = {
         "metric": metric,

@@ -461,12 +461,15 @@ def by_level(scales: pd.DataFrame, author: pd.Series, outcome: pd.Series) -> pd.
 
 def _classes(values: pd.Series) -> tuple[pd.Series, list[str]]:
     """The level of every text as a name, and the names from low to high: quarters where there are many levels."""
-    steps = np.sort(values.unique())
-    if len(steps) <= MOST_CLASSES:
-        names = {value: f"{value:g}" for value in steps}
-        return values.map(names), list(names.values())
-    cut = pd.qcut(values, QUARTERS, duplicates="drop")
-    names = {part: f"{part.left:.3g} to {part.right:.3g}" for part in cut.cat.categories}
+    steps, cut = np.sort(values.unique()), values
+    parts: dict[Any, tuple[float, ...]] = {value: (value,) for value in steps}
+    if len(steps) > MOST_CLASSES:
+        cut = pd.qcut(values, QUARTERS, duplicates="drop")
+        parts = {part: (part.left, part.right) for part in cut.cat.categories}
+    for digits in range(3, 18):  # as few as tell them apart
+        names = {part: " to ".join(f"{end:.{digits}g}" for end in ends) for part, ends in parts.items()}
+        if len({*names.values()}) == len(names):
+            break
     return cut.map(names).astype(str), list(names.values())
 
 

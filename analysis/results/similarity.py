@@ -123,7 +123,13 @@ def _fused_ranks(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dic
         others = [name for name in embeddings if name != target]
         if not others:
             continue
-        lists = [[cosine(embeddings[task][name], vectors[name]) for task in others] for name in vectors]
+        lists = [
+            [
+                cosine(embeddings[task][name], vectors[name]) if name in embeddings[task] else float("nan")
+                for task in others
+            ]
+            for name in vectors
+        ]
         fused = reciprocal_rank_fusion(np.array(lists))
         scores |= {(task, target): float(score) for task, score in zip(others, fused, strict=True)}
     return scores

@@ -163,14 +163,16 @@ def _significant(study: StudyResults, claims: Claims) -> Iterator[str]:
         return
     rate = f"(p <= {LEVEL:g} with the false discovery rate controlled over all"
     if not claims.is_known:
+        floors = "" if study.manifest["study"].get("floors", True) else " with --set floors=true"
         yield (
             "Gains: none is claimed, since no target was held against words, so that whether any has learned is not"
-            " known: run the study again, words are trained in seconds."
+            f" known: run the study again{floors}, words are trained in seconds."
         )
         counts, rest = _significant_counts(claims.others)
+        others = "all" if rest == n_tested else f"the other {rest}"
         yield (
             f"Not held against that: of {counted(n_tested, 'transfer')} with a p value, {counts} are significant"
-            f" {rate} of them); the other {rest} are inconclusive."
+            f" {rate} of them); {others} are inconclusive."
         )
         return
     counts, rest = _significant_counts(claims.counted)

@@ -228,7 +228,7 @@ def add_insights(leaves: Leaves) -> None:
     insights = leaf_of(leaves, "insights SCORES", show_insights, example, "json")
     insights.add_argument("file", metavar="SCORES", help="what `score` has written: csv, jsonl or parquet")
     insights.add_argument("--of", metavar="FILE", help="the file that was scored, with the columns (default: SCORES)")
-    insights.add_argument("--id", metavar="COLUMN", help="its ids (default: id if it has that, else numbers from 0)")
+    insights.add_argument("--id", metavar="COLUMN", help="its ids (default: id or numbers from 0, whichever fits)")
     insights.add_argument("--author", metavar="COLUMN", required=True, help="who wrote the text")
     insights.add_argument("--time", metavar="COLUMN", help="when, as 2015-03-01 or 2015-03-01T18:20")
     insights.add_argument("--group", metavar="COLUMN", help="what tells texts apart")
@@ -318,8 +318,17 @@ def _columns(options: argparse.Namespace, ids: list[str]) -> tuple[pd.DataFrame,
     import pandas as pd
 
     raw = read_raw(Path(options.of or options.file))
+    numbers = [str(row) for row in range(len(raw.rows))]
+    ways = [*([raw.cells("id")] if "id" in raw.header else []), numbers]
+    fits = [keys for keys in ways if {*ids} <= {*keys}]
+    if options.id is None and options.of and fits[1:] and fits[0] != numbers:
+        raise BadInput(
+            f"{raw.path}: the ids of {options.file} may be its column 'id' or the numbers of its rows; say --id id, or"
+            " --id '' where `texts score` was run without --id"
+        )
+    keys = (fits or ways)[0] if options.id is None else raw.cells(options.id) if options.id else numbers
     places: dict[str, int] = {}  # the row of each id; of a scored file, with a row for each task, the first
-    for row, id in enumerate(raw.ids(options.id)):
+    for row, id in enumerate(keys):
         first = places.setdefault(id, row)
         if first != row and options.of:
             raise BadRow(f"{raw.where(row)}: id {harmless(id)!r} is at {raw.where(first)} too; keep one")

@@ -62,6 +62,7 @@ def score_all(
     if texts.file != "-":
         stat = Path(texts.file).stat()
         about |= {"bytes": stat.st_size, "changed": stat.st_mtime_ns}
+        next(iter(texts.lines()), None)  # a column that is not there is refused before anything is written
     parts = _Parts(out.with_name(f"{out.name}.part"), {**job, "input": about})
     (n_parts, n_texts), lines = parts.begin(), texts.lines()
     for _ in islice(lines, n_texts):
@@ -175,15 +176,16 @@ def _join(parts: Sequence[Path], joined: Path, ending: str, *, spreadsheet: bool
     if ending == ".parquet":
         import pyarrow.parquet
 
-        schema = pyarrow.parquet.read_schema(parts[0])
+        schema = max(map(pyarrow.parquet.read_schema, parts), key=lambda schema: len(schema.names))
         with pyarrow.parquet.ParquetWriter(joined, schema) as writer:
             for part in parts:
-                writer.write_table(pyarrow.parquet.read_table(part).cast(schema))
+                if len(table := pyarrow.parquet.read_table(part)):  # of no sound text it lacks what systems add
+                    writer.write_table(table.cast(schema))
         return 0
-    count = 0
+    count, names = 0, max((pd.read_parquet(part).columns for part in parts), key=len)
     with joined.open("w", encoding="utf-8", newline="") as file:
         for number, part in enumerate(parts):
-            frame = pd.read_parquet(part)
+            frame = pd.read_parquet(part).reindex(columns=names)
             if ending == ".csv":
                 frame = for_spreadsheets(frame) if spreadsheet else frame
                 count += formulas(frame)

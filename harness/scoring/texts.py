@@ -139,7 +139,7 @@ class TextFile:
             if header is None:
                 raise BadInput(f"{self.file}: is empty; the first line names the columns")
             text = self._text_column(header)
-            for number, row in enumerate(rows):
+            for number, row in enumerate(row for row in rows if row or len(header) == 1):  # a blank line is no row
                 cells = row or [""] * (len(header) == 1)  # in a file of one column, an empty line is an empty text
                 if len(cells) == len(header):
                     yield self._line(number, rows.line_num, dict(zip(header, cells, strict=True)), text)
@@ -165,8 +165,11 @@ class TextFile:
                 self._check_columns(list(fields))
             text, is_first = self.text or "text", False
             if not isinstance(fields.get(text), str):
-                yield TextLine(number, where, str(fields.get(self.id, number)), "", "", f"has no text {text!r}")
+                id = str(fields.get(self.id, number)) if self.id else str(number)
+                yield TextLine(number, where, id, "", "", f"has no text {text!r}")
                 continue
+            if isinstance(fields.get(self.context), list):
+                raise BadInput(f"{where}: column {_excerpt(self.context)} holds a list of turns; write a text")
             yield self._line(number, number + 1, {name: _as_text(field) for name, field in fields.items()}, text)
 
     def _parquet(self) -> Iterator[TextLine]:
@@ -194,12 +197,17 @@ class TextFile:
     def _text_column(self, header: list[str]) -> str:
         """The column that holds texts; BadInput unless it and all columns that were named exist once."""
         for name in (self.text or "text", self.context, self.id, self.group):
-            if header.count(name) > 1:
+            if name and header.count(name) > 1:
                 raise BadInput(f"{self.file}: has {header.count(name)} columns {_excerpt(name)}; rename all but one")
         self._check_columns(header)
         if self.text or "text" in header:
             return self.text or "text"
         if len(header) == 1:
+            if mark := next((mark for mark in ";\t|" if mark in header[0]), ""):
+                raise BadInput(
+                    f"{self.file}: one column, {_excerpt(header[0])}: are cells parted by {mark!r}? Write them with"
+                    " commas, or with tabs as .tsv"
+                )
             return header[0]
         raise BadInput(f"{self.file}: which column holds the texts? Say --text, one of {_excerpt(', '.join(header))}")
 
@@ -212,8 +220,9 @@ class TextFile:
 
     def _line(self, number: int, line: int, values: Mapping[str, str], text: str) -> TextLine:
         """A text with its context, id and group, and whether it can be scored."""
-        id, group = values.get(self.id, str(number)) or str(number), values.get(self.group, "")
-        words, context = values[text], values.get(self.context, "")
+        named = (values.get(name, "") if name else "" for name in (self.id, self.group, self.context))
+        id, group, context = named  # a column may have no name, and is none that was named
+        id, words = id or str(number), values[text]
         problem = "" if words.strip() else NO_TEXT
         if SURROGATE.search(words + context + id + group):
             problem, words, context = UNDECODED.format(encoding=self.encoding), "", ""

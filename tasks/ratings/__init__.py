@@ -68,11 +68,11 @@ def ratings_in(files: Sequence[Path]) -> list[Rating]:
         raw = read_raw(file)
         columns = [raw.column(name) for name in Rating._fields]
         for row, cells in enumerate(raw.rows):
-            task, construct, rater, value = (cells[column] for column in columns)
+            task, construct, rater, value = (cells[column].strip() for column in columns)
             where = raw.where(row)
-            if not value.strip():
+            if not value:
                 continue
-            if not rater.strip():
+            if not rater:
                 raise BadRow(f"{where}: the rater is empty; fill in a name or letter")
             rating = Rating(task, construct, rater, _value(where, construct, value))
             first = seen.setdefault(rating[:3], where)
@@ -214,7 +214,7 @@ def rows_of(readings: Sequence[RatingReadings], rater: str) -> list[dict[str, st
 
 
 def readings_in(file: Path) -> list[Repeat]:
-    """Every reading of a file of ratings; none where it has no column of them, BadRow for what is no number."""
+    """Every reading of a file of ratings; none where it has no column of them, BadRow for what is not on its scale."""
     raw = read_raw(file)
     task, construct, rater = (raw.column(name) for name in Repeat._fields[:3])
     columns = {int(name[1]): i for i, head in enumerate(raw.header) if (name := COLUMN.fullmatch(head))}
@@ -225,7 +225,9 @@ def readings_in(file: Path) -> list[Repeat]:
             with suppress(ValueError):
                 value = float(cells[column])
             if math.isfinite(value):
-                repeats.append(Repeat(cells[task], cells[construct], cells[rater], value, repeat))
+                of_task, of_construct, by = (cells[place].strip() for place in (task, construct, rater))
+                value = _value(raw.where(row), of_construct, cells[column])
+                repeats.append(Repeat(of_task, of_construct, by, value, repeat))
             elif cells[column].strip():
                 odd = f"reading {cells[column]!r} is not a number; leave it empty where there is none"
                 raise BadRow(f"{raw.where(row)}: {odd}")

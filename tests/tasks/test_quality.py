@@ -38,15 +38,18 @@ def test_sizes_balance_and_lengths():
 
 
 def test_inputs_that_hold_the_label_are_a_warning_with_both_shares():
-    def warnings(every, classes=("self_blame", "other_thing")):
+    def warnings(every, classes=("self_blame", "other_thing"), names=()):
         texts = [f"row {i} says self-Blame" if i < 20 and i % every == 0 else f"row {i}" for i in range(40)]
         train = [row(i, text, int(i >= 20)) for i, text in enumerate(texts)]
-        return facts(splits(train, [row(99, "x")], classes=classes))["warnings"][1:]
+        coded = splits(train, [row(99, "x")], classes=classes)
+        label = replace(coded.task.label, names=names)
+        return facts(replace(coded, task=replace(coded.task, label=label)))["warnings"][1:]
 
     warning = "'self_blame' stands in the inputs of {} % of its rows and of 0 % of the others: do they hold the label?"
     assert warnings(1) == [warning.format(100)]
     assert warnings(2) == [warning.format(50)]
     assert warnings(3) == [] and warnings(1, ("1", "2")) == []
+    assert warnings(1, ("1", "2"), ("self_blame", "other_thing")) == [warning.format(100)]
 
 
 def test_moments_of_numbers_and_shares_of_several_labels():

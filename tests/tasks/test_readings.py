@@ -60,3 +60,12 @@ def test_a_reading_that_is_no_number_is_refused_with_its_line_and_a_persons_file
     (tmp_path / "r.csv").write_text(f"task,construct,rater,value,reading_1\na,link,M,4,{cell}\n")
     with pytest.raises(BadRow, match=rf"r\.csv:2: reading '{cell}' is not a number"):
         readings_in(tmp_path / "r.csv")
+
+
+def test_a_reading_off_its_scale_is_refused_and_spaces_make_no_other_rater(tmp_path):
+    (tmp_path / "r.csv").write_text("task,construct,rater,value,reading_1\na,link,M,4,99\n")
+    with pytest.raises(BadRow, match=r"r\.csv:2: value 99\.0 is outside 1"):
+        readings_in(tmp_path / "r.csv")
+    (tmp_path / "r.csv").write_text("task,construct,rater,value\na,link,A,4\na,link,A ,1\n")
+    with pytest.raises(BadRow, match=r"r\.csv:3: A rated a on link at"):
+        ratings_in([tmp_path / "r.csv"])

@@ -158,11 +158,6 @@ def swapped_in_class(rows: Sequence[Example], material: Material) -> Changed:
     return _exchange(rows, [places[classes == number] for number in np.unique(classes)], "context", material.seed)
 
 
-def other_reply(rows: Sequence[Example], material: Material) -> Changed:
-    """The reply of a row of another group, on its own context: the positive control."""
-    return _exchange(rows, [with_context(rows)], "text", material.seed)
-
-
 def from_other_tasks(rows: Sequence[Example], material: Material) -> Changed:
     """A context of another task, drawn without return as long as there are enough."""
     places, foreign = with_context(rows), material.foreign
@@ -198,7 +193,8 @@ OPERATIONS: Mapping[str, Operation] = {
     OTHER_TASK: from_other_tasks,
     GOOD_NEWS: partial(contradicted, half=0),
     BAD_NEWS: partial(contradicted, half=1),
-    OTHER_REPLY: other_reply,
+    # the positive control: the reply of a row of another group, on its own context
+    OTHER_REPLY: lambda rows, material: _exchange(rows, [with_context(rows)], "text", material.seed),
 }
 
 

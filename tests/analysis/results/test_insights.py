@@ -129,3 +129,9 @@ def test_a_planted_fall_is_in_its_interval_and_authors_who_leave_bring_none_abou
     assert 0.93 <= np.mean(held) <= 0.97
     assert 0.93 <= np.mean(quiet) <= 0.97
     assert np.mean(naive) < 0.85  # what comparing everyone with everyone would have called a fall
+
+
+def test_levels_that_lie_close_together_have_names_of_their_own():
+    level, author = pd.Series(3.001 + np.arange(80) / 1e6), pd.Series([str(i % 9) for i in range(80)])
+    rows = by_level(pd.DataFrame({"a": level}), author, pd.Series(np.arange(80.0)))
+    assert rows.level.nunique() == len(rows) == 4

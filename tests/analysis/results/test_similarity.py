@@ -24,6 +24,7 @@ from analysis.importance.grid import pair_features
 from analysis.results.results import Results
 from analysis.results.similarity import (
     SIMILARITIES,
+    _fused_ranks,
     cosine,
     data_embeddings,
     reciprocal_rank_fusion,
@@ -138,3 +139,13 @@ def test_only_full_baselines_of_the_first_seed_are_compared(tmp_path):
     assert {(cells[key]["seed"], cells[key]["setting"], cells[key]["role"]) for key in keys.values()} == {
         (3, "full", "baseline")
     }
+
+
+def test_components_that_one_adapter_lacks_rank_the_others():
+    embeddings = {
+        "a": {"x": [1.0, 0.0], "y": [1.0, 0.0]},
+        "b": {"x": [1.0, 0.1]},
+        "c": {"x": [0.0, 1.0], "y": [1.0, 1.0]},
+    }
+    ranks = _fused_ranks(embeddings)
+    assert ranks["b", "a"] == pytest.approx(1 / 61) and ranks["c", "a"] == pytest.approx(1 / 62 + 1 / 61)

@@ -89,6 +89,15 @@ def test_what_cannot_be_used_is_one_line(files, typed, words, line):
     assert not (files / "out").exists()
 
 
+def test_ids_that_may_be_two_things_are_asked_about(files, typed):
+    replies = pd.read_csv(files / "replies.csv")
+    replies.assign(id=range(len(replies))[::-1]).to_csv(files / "replies.csv", index=False)
+    code, _, said = typed("--group", "kind")
+    assert code == 2 and "may be its column 'id' or the numbers of its rows; say --id id, or --id ''" in said
+    counts = {words: typed("--group", "kind", "--id", words)[1] for words in ("", "id")}
+    assert counts[""] != counts["id"]
+
+
 def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path, refused):
     assert "write it with: empathy-transfer texts score STUDY FILE" in refused(
         "texts", "insights", tmp_path / "no.csv", "--author", "user", "--group", "kind"

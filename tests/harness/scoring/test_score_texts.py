@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import pandas as pd
@@ -52,6 +53,46 @@ def test_lines_tables_json_and_parquet_give_the_same_texts(tmp_path):
         ("2", "", "", NO_TEXT),
         ("3", "end", "", ""),
     ]
+
+
+def test_a_column_without_a_name_is_none_that_was_named_and_blank_lines_are_no_rows(tmp_path):
+    (tmp_path / "a.csv").write_text(",text,\n\n7,so hard,angry reply\n\n8,so be it,\n")
+    assert found(tmp_path / "a.csv") == [("0", "so hard", "", ""), ("1", "so be it", "", "")]
+    (tmp_path / "a.jsonl").write_text('{"": "angry reply", "text": "so hard"}\n')
+    assert found(tmp_path / "a.jsonl") == [("0", "so hard", "", "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "refusal"),
+    [
+        ("a.csv", "id;text\n17;so hard\n", "one column, 'id;text': are cells parted by ';'"),
+        ("a.jsonl", '{"text": "so", "said": ["a", "b"]}\n', "a.jsonl:1: column 'said' holds a list of turns"),
+    ],
+)
+def test_what_would_be_read_as_one_text_is_refused(tmp_path, name, content, refusal):
+    (tmp_path / name).write_text(content)
+    context = "said" if "said" in content else ""
+    with pytest.raises(BadInput, match=re.escape(refusal)):
+        found(tmp_path / name, context=context)
+    with pytest.raises(BadInput, match=re.escape(refusal)):
+        score_all(TextFile(str(tmp_path / name), context=context), fake, tmp_path / "out.csv", {}, silent)
+    assert [path.name for path in tmp_path.iterdir()] == [name], "nothing is left in the way of the next command"
+
+
+def test_a_part_without_a_sound_text_takes_no_column_from_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.scoring.parts.PART_CHARACTERS", 1)
+    (tmp_path / "in.csv").write_text('text\n""\nso hard\n')
+
+    def score(lines):
+        sound = [line for line in lines if not line.problem]
+        frame = pd.DataFrame({"id": [line.id for line in sound], "is_cut": False})
+        return frame.assign(rationale="[]") if sound else frame
+
+    for ending in ("csv", "parquet"):
+        out = tmp_path / f"out.{ending}"
+        score_all(TextFile(str(tmp_path / "in.csv")), score, out, {}, silent)
+        frame = pd.read_csv(out) if ending == "csv" else pd.read_parquet(out)
+        assert frame.astype(str).to_dict("list") == {"id": ["1"], "is_cut": ["False"], "rationale": ["[]"]}
 
 
 def test_a_pipe_is_read_as_lines_or_as_what_is_said(monkeypatch):
