@@ -324,9 +324,11 @@ def task_id(name: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """A string, number, list or table as TOML; texts and keys are written as in JSON; a table in a list has a line."""
+    """A string, number, list or table as TOML; strings are written as in JSON, and a table in a list has its line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml(name)} = {_toml(inner)}" for name, inner in value.items()) + " }"
+        # 0.5 by itself would be the key 5 of the table 0
+        keys = (name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) else _toml(name) for name in value)
+        return f"{{ {', '.join(f'{key} = {_toml(inner)}' for key, inner in zip(keys, value.values(), strict=True))} }}"
     if isinstance(value, list) and any(isinstance(element, Mapping) for element in value):
         return "[\n" + "".join(f"  {_toml(element)},\n" for element in value) + "]"
     return json.dumps(value, ensure_ascii=False)
