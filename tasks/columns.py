@@ -48,10 +48,10 @@ def cells_of(raw: Raw, column: str) -> list[str]:
     return [cell for (cell,) in first_rows(raw, column) if cell]
 
 
-def first_rows(raw: Raw, *columns: str, most: int | None = LOOKED_AT) -> list[tuple[str, ...]]:
-    """The cells of these columns in the first rows, or in all, without the space around them."""
+def first_rows(raw: Raw, *columns: str) -> list[tuple[str, ...]]:
+    """The cells of these columns in the first rows, without the space around them."""
     positions = [raw.column(name) for name in columns]
-    return [tuple([cells[position].strip() for position in positions]) for cells in raw.rows[:most]]
+    return [tuple([cells[position].strip() for position in positions]) for cells in raw.rows[:LOOKED_AT]]
 
 
 def words_of(name: str) -> list[str]:

@@ -149,7 +149,7 @@ def _only(raw: Raw, fields: Mapping[str, object], speaker: str) -> dict[str, obj
     """The speakers whose turns have a label, where those of others have none or say so (``n/a``)."""
     if not speaker:
         return {}
-    pairs = set(columns.first_rows(raw, speaker, str(fields["label"]), most=None))
+    pairs = set(zip(raw.cells(speaker), raw.cells(str(fields["label"])), strict=True))
     names = {name for name, label in pairs if label.casefold() not in ("", *columns.MISSING)}
     are_few = 0 < len(names) < min(len({name for name, _ in pairs}), MOST_LISTED)
     return {"only": sorted(names)} if are_few else {}
@@ -237,10 +237,10 @@ def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
     label = fields.get("label")
     if not isinstance(label, str) or label not in raw.header:
         return []
-    rows = [cell for (cell,) in columns.first_rows(raw, label, most=None)]
+    rows = raw.cells(label)
     only, speaker = fields.get("only"), fields.get("speaker")
     if isinstance(only, list) and isinstance(speaker, str):  # the labels of the rows that the proposal keeps
-        rows = [cell for name, cell in columns.first_rows(raw, speaker, label, most=None) if name in only]
+        rows = [cell for name, cell in zip(raw.cells(speaker), rows, strict=True) if name in only]
     cells = [cell for cell in rows if cell]
     lines = _readings(fields, cells)
     dropped = fields.get("drop_labels", [])
@@ -404,7 +404,7 @@ def _of_label(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
 def _of_annotators(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     """Kind of several label columns: one per class where all hold 0 and 1, else one per annotator."""
     names = _columns_of({"label": fields["label"]})
-    every = {cell for row in columns.first_rows(raw, *names, most=None) for cell in row if cell}
+    every = {cell for name in names for cell in raw.cells(name) if cell}
     cells, kind = every - {*columns.missing(every)}, fields.get("kind")
     are_people = all(columns.is_named(name, columns.OF_ANNOTATORS) for name in names)
     if kind == "multilabel" or (kind is None and not are_people and {cell.lower() for cell in every} <= set(TRUTH)):
@@ -425,7 +425,7 @@ def _decimal(cells: set[str]) -> dict[str, object]:
 
 def _kind(raw: Raw, label: str) -> dict[str, object]:
     """Kind of the label, with what else its cells ask for; BadRow when they suit no kind."""
-    cells = [cell for (cell,) in columns.first_rows(raw, label, most=None) if cell]
+    cells = [cell for cell in raw.cells(label) if cell]
     distinct = set(cells)
     if len(distinct) < 2:
         raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; a label has two or more")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
+from harness.engines.cluster import ENGINES
 from tasks.errors import BadInput
 
 Run = Callable[[argparse.Namespace], int]
@@ -49,9 +50,7 @@ SHARED: dict[str, dict[str, Any]] = {  # what options are that mean the same in 
     "best": {"action": "store_true", "help": "train as the searches in the store found best"},
     "splits": {"metavar": "DIR", "help": "published split ids (default: splits in --data)"},
     "engine": {
-        "metavar": "ENGINE",
-        "choices": ("local", "slurm", "ray"),
-        "default": "local",
+        **{"metavar": "ENGINE", "choices": ENGINES, "default": "local"},
         "help": "local (default), or jobs of slurm or ray",
     },
     "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
