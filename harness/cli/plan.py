@@ -13,6 +13,7 @@ from harness.cli.options import Leaves, add_options, changes, leaf_of, places, p
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json, print_rows
 from harness.preflight.smoke import records
+from tasks.ratings import of_no_task, rating_files
 
 if TYPE_CHECKING:
     from harness.study.cell import Cell
@@ -71,7 +72,7 @@ def show_plan(options: argparse.Namespace) -> int:
     for line in (*costs.lines(), *(line for system in costs.sent for line in system.lines())):
         print(line)
     print_warnings(plan)
-    for line in _sharing(plan):
+    for line in (*_sharing(plan), *of_no_task(rating_files(study.config.registry), study.registry.tasks)):
         print(f"warning: {line}")
     print_missing(plan.missing)
     # which merged rows have no cell, and which would be trained anew with a further task

@@ -35,7 +35,7 @@ from tasks.proposal import (
     remarks,
     task_id,
 )
-from tasks.ratings import constructs, criteria_page, form, rating_files, ratings, ratings_in
+from tasks.ratings import constructs, criteria_page, form, of_no_task, rating_files, ratings, ratings_in
 from tasks.readers.published import wassa_people
 from tasks.readers.rows import data_path, refuse_folder, uses_fallback
 from tasks.registry import REFERENCE, Registry, tasks_of
@@ -239,6 +239,8 @@ def check_tasks(options: argparse.Namespace) -> int:
     contaminated = [(pair.target, pair.intermediate) for pair in contacts["clean"] if pair.is_contaminated]
     for line in joined_families(contaminated, splits["clean"]):
         print(line)
+    for line in of_no_task(rating_files(options.registry), registry.tasks):
+        print(f"warning: {line}")
     if any(texts.left_out):
         print(f"\nnear duplicates: {texts.left_out}")
     for path in _write_contacts(contacts, Path(options.out or "results/check"), options.id):

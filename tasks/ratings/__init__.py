@@ -13,7 +13,7 @@ A reading that could not be had is empty, and a value without any reading is a g
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -89,6 +89,12 @@ def rating_files(folders: Sequence[str]) -> list[Path]:
     return [file for folder in folders for file in sorted(Path(folder).glob("ratings*.csv"))]
 
 
+def of_no_task(files: Sequence[Path], known: Collection[str]) -> list[str]:
+    """A line for each task that these files rate and that is none of those known."""
+    strange = dict.fromkeys(rating.task for rating in ratings_in(files) if rating.task not in known)
+    return [f"ratings of {name!r} count nowhere: there is no such task{nearest(name, known)}" for name in strange]
+
+
 def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
     """Rows of an empty rating form: one per task and construct, with what the rater must know and a blank value.
 
@@ -137,7 +143,8 @@ def _value(where: str, name: str, cell: str) -> float:
     """Value of a cell, checked against its construct's scale."""
     construct = constructs().get(name)
     if construct is None:
-        raise BadRow(f"{where}: unknown construct {name!r}{nearest(name, constructs())}")
+        hint = nearest(name, constructs()) or f"; constructs are {', '.join(constructs())}"
+        raise BadRow(f"{where}: unknown construct {name!r}{hint}")
     try:
         value = float(cell)
     except ValueError:

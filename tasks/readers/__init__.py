@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tasks.errors import BadRow
 from tasks.readers.esconv import esconv
-from tasks.readers.labels import Annotators, class_names, examples, relabel, spelling_note
+from tasks.readers.labels import Annotators, class_names, examples, relabel, spelling_note, unread
 from tasks.readers.published import (
     empathetic_intents,
     empathetic_pairs,
@@ -61,13 +61,13 @@ class TaskRows(NamedTuple):
 
 def read_task(task: Task, data: Path) -> TaskRows:
     """Every example of the task from the files below ``data``, in file order; MissingData or BadRow if it cannot."""
-    notes, of_reader, left_out = list[str](), list[str](), Counter[str]()
+    notes, of_reader, read = list[str](), list[str](), Counter[str]()
     rows, annotators = noted(READERS[task.reader](task, data), of_reader), None
     if task.label.combine in COMBINED.values():
         annotators = Annotators(task)
         rows = annotators.combine(rows)
     else:
-        rows = relabel(task, rows, left_out)
+        rows = relabel(task, rows, read)
     if not task.label.is_complete:
         kept = list(rows)
         notes += filter(None, [spelling_note(task.label, kept)])
@@ -79,11 +79,13 @@ def read_task(task: Task, data: Path) -> TaskRows:
         notes.append(f"read from {fallback}: {', '.join(task.files)} not there")
     if skipped:
         notes.append(f"{skipped} of {skipped + len(checked)} rows have no text; left out")
-    if left_out[""]:
-        notes.append(f"{left_out['']} of {left_out[''] + len(checked)} rows have no label; left out by `drop_labels`")
+    if read[""] and "" in task.columns.get("drop_labels", ()):
+        notes.append(f"{read['']} of {read[''] + len(checked)} rows have no label; left out by `drop_labels`")
     notes += of_reader
     if annotators:
         notes += annotators.notes(task.label.classes)
+    elif read:
+        notes += unread(task, read)
     return TaskRows(task, checked, tuple(notes))
 
 

@@ -28,28 +28,41 @@ LISTED = "[]"  # the `separator` of class names in a list, as Python or JSON wri
 UNIT = "\x1f"  # between the class names of a row whose classes are columns, or the labels of several annotators
 TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+OF_LABELS = ("relabel", "drop_labels")  # an entry's lists of labels
 MOST_ALIKE = 5  # lines of relabel in a message
 
 
-def relabel(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None = None) -> Iterator[RawRow]:
+def relabel(task: Task, rows: Iterable[RawRow], read: Counter[str]) -> Iterator[RawRow]:
     """Yield the rows with the labels that the entry's ``relabel`` asks for, less those in ``drop_labels``.
 
     A label that ``relabel`` does not list becomes ``relabel_rest``, or stays as it is where the entry has none, or
     where there is no label.
     A cell that should be a list and is none (one that was cut, say) counts as empty where empty labels are dropped.
-    ``left_out`` counts the labels of rows that are left out.
+    ``read`` counts the cells of all rows, if the entry has anything to say of labels.
     """
     rename, dropped = label_names(task), task.columns.get("drop_labels", ())
     is_list = task.label.separator == LISTED and "" in dropped
+    is_counted = any(task.columns.get(field) for field in OF_LABELS)
     for row in rows:
         if is_list and names_in_list(row.label) is None:
             row = row._replace(label="")
+        if is_counted:
+            read[row.label] += 1
         if row.label not in dropped:
             label = rename(row.label)
             row = row if label is row.label else row._replace(label=label)
             yield row._replace(marks=renamed(row.marks, rename, dropped)) if row.marks else row
-        elif left_out is not None:
-            left_out[row.label] += 1
+
+
+def unread(task: Task, read: Mapping[str, int]) -> list[str]:
+    """A note for `relabel` and for `drop_labels`, where no cell is a label, or has a name, that it lists."""
+    separator, notes = task.label.separator, list[str]()
+    names = set(read).union(*(names_between(separator, cell) for cell in read)) if separator else set(read)
+    for field in OF_LABELS:
+        if lost := [name for name in task.columns.get(field, ()) if name and name not in names]:
+            more = f" and {len(lost) - MOST_ALIKE} more" if len(lost) > MOST_ALIKE else ""
+            notes.append(f"`{field}` lists labels that no row has: {', '.join(map(quote, lost[:MOST_ALIKE]))}{more}")
+    return notes
 
 
 def renamed(marks: Sequence[str], rename: Callable[[str], str], dropped: Container[str]) -> tuple[str, ...]:

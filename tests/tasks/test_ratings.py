@@ -38,6 +38,14 @@ def test_ratings_beside_ones_own_entries_are_found(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["ratings"] == {"link/C": 4.0, "link/D": 2.0}
 
 
+def test_ratings_of_a_task_that_is_none_are_said_to_count_nowhere(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "ratings.csv", "epitome_err,link,C,4", "epitome_er,link,C,4")
+    assert main(["plan", "tiny", "--set", f'registry=["{tmp_path}"]']) == 0
+    line = "warning: ratings of 'epitome_err' count nowhere: there is no such task; did you mean 'epitome_er'?\n"
+    assert capsys.readouterr().out.count(line) == 1
+
+
 def test_the_same_judgement_in_two_files_is_refused(tmp_path):
     files = [write(tmp_path / f"{name}.csv", "mine,link,C,4") for name in ("one", "two")]
     with pytest.raises(BadRow, match=r"two\.csv:2: C rated mine on link at .*one\.csv:2 too"):

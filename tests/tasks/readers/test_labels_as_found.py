@@ -82,6 +82,17 @@ def test_an_empty_label_points_to_drop_labels_and_that_counts_them(tmp_path):
     assert '`drop_labels = [""]`' in refusal(load, task, tmp_path)
 
 
+def test_a_label_that_the_entry_lists_and_no_row_has_is_named(tmp_path):
+    more = 'kind = "binary"\nrelabel = { hot = "yes", Warm = "yes" }\nrelabel_rest = "no"\ndrop_labels = ["", "n/a"]\n'
+    (note,) = read_task(a_task(tmp_path, ["hot", "warm", "cold"] * 3, more), tmp_path).notes[:1]
+    assert note == "`relabel` lists labels that no row has: 'Warm'"
+    assert read_task(a_task(tmp_path, ["hot", "warm", "N/A"], more), tmp_path).notes[1:] == (
+        "`drop_labels` lists labels that no row has: 'n/a'",
+    )
+    several = more.replace("binary", "multilabel") + 'separator = "|"\n'
+    assert read_task(a_task(tmp_path, ["hot|Warm", "n/a", "cold"], several), tmp_path).notes == ()
+
+
 def official(folder, more, *, column=False, sets=("train", "dev", "test")):
     """Three files of 60, 20 and 30 rows, or one file with a column of their names."""
     sizes = {"train": 60, "dev": 20, "test": 30, "Validation": 20, "": 5}
