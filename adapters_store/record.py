@@ -104,9 +104,14 @@ def unseal(raw: bytes, where: Path) -> dict[str, Any]:
         is_whole = False
     if not is_whole:
         raise CorruptRecord(f"{where}: not as it was written; restore it, or move its folder away and run again")
-    if (schema := body.get("schema")) != SCHEMA:
-        raise StoreError(f"{where}: schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it")
+    check_schema(body.get("schema"), where)
     return body
+
+
+def check_schema(schema: object, where: Path) -> None:
+    """StoreError when what a file holds was written by a version with another schema."""
+    if schema != SCHEMA:
+        raise StoreError(f"{where}: schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it")
 
 
 def sign(body: Mapping[str, Any]) -> bytes:

@@ -21,6 +21,7 @@ from adapters_store.record import (
     check_file_name,
     check_key,
     check_name,
+    check_schema,
     read_signed,
     seal,
     sign,
@@ -163,12 +164,16 @@ class Store:
             disk.sync_folder(path.parent)
 
     def manifest(self, name: str) -> dict[str, Any]:
-        """The manifest of a study; MissingRecord lists those that are there, CorruptRecord names a broken file."""
+        """The manifest of a study; MissingRecord lists those that are there, CorruptRecord names a broken file.
+
+        StoreError where a version with another schema wrote it.
+        """
         path = self._manifest(name)
         raw = _read(path, f"study {name!r}; it has {', '.join(self.manifests()) or 'none'}")
         manifest = read_signed(raw)
         if manifest is None:
             raise CorruptRecord(f"{path}: not as it was written; run the study again to write it anew")
+        check_schema(manifest.get("schema", SCHEMA), path)
         return manifest
 
     def manifests(self) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from adapters_store import CorruptRecord, Store, StoreError
+from adapters_store import CorruptRecord, MissingRecord, Store, StoreError
 from adapters_store.listing import keys_in
 from harness.study.cell import SCHEMA as CELL_SCHEMA
 from harness.study.config import Analysis, StudyConfig
@@ -140,10 +140,13 @@ def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
 
 
 def refuse_earlier_keys(store: Store, name: str) -> None:
-    """BadInput where a study's finished cells have keys of schema 1, or second names: they would be trained anew."""
+    """BadInput where a study's finished cells have keys of schema 1, or second names: they would be trained anew.
+
+    StoreError where another version wrote its manifest, which a run would replace.
+    """
     try:
         manifest = store.manifest(name)
-    except StoreError:  # no run yet, or a damaged manifest
+    except (MissingRecord, CorruptRecord):  # no run yet, or a damaged manifest
         return
     keys = keys_in(manifest) or []
     is_earlier = "cell_schema" not in manifest and any(key in store for key in keys)

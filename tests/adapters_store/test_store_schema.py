@@ -20,6 +20,13 @@ def test_a_schema_without_steps_is_refused_by_name_and_not_called_corrupt(store,
     assert not isinstance(caught.value, CorruptRecord)
 
 
+def test_a_run_does_not_replace_the_manifest_of_a_later_version(store, refused):
+    store.write_manifest("tiny", {"schema": 2, "name": "tiny", "cells": []})
+    written = (path := store.root / "studies" / "tiny.json").read_bytes()
+    assert f"{path}: schema 2, but this version reads 1" in refused("run", "tiny", "--store", store.root, "--quiet")
+    assert path.read_bytes() == written
+
+
 GOLDEN = """{
  "checksum": "7acc2ceb4b42f9badb8c5b88b1b9949c1527591c2028d6e19b2136d19aba8972",
  "files": {},
