@@ -163,10 +163,10 @@ def _write_archive(options: argparse.Namespace, store: Store, manifest: dict[str
     from analysis.sharing import ENDINGS, recompute
     from harness.sharing.outgoing import Deposit, extra_files
 
-    if not file.name.endswith((*GZIPPED, XZ)) or file.exists():
-        raise BadInput(
-            f"{file}: an archive is a new {GZIPPED[0]} or {XZ}; give it a name that ends so and is not there yet"
-        )
+    if file.exists():
+        raise BadInput(f"{file} is there already and is not replaced; move it away, or name another by --out")
+    if not file.name.endswith((*GZIPPED, XZ)):
+        raise BadInput(f"{file}: the name of an archive ends in {GZIPPED[0]} or {XZ}; name such a file by --out")
     name, has_weights = manifest["name"], options.weights
     metadata = options.creator, options.licence or "", options.title or "", options.description or ""
     records = sum(key in store for key in keys_of(manifest, f"study {name}"))
@@ -192,6 +192,11 @@ def _verify_archive(options: argparse.Namespace) -> int:
     file = Path(options.archive)
     if not file.exists():
         file = shipped_archive(options.archive) or file
+        if not file.exists() and options.archive in Store(Path(options.store)).manifests():
+            raise BadInput(
+                f"{file} is a study of {options.store}, not an archive; without a name `store verify` checks the whole"
+                f" store, and `store archive {file}` writes the study's archive"
+            )
     with Steps(quiet=options.quiet) as steps:
         outcome = _verify(file, steps)
     if options.json:

@@ -247,7 +247,7 @@ def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, pack
         (["--creator", "Bernard, Ada"], "SPDX"),
         (["--creator", "Bernard, Ada", "--licence", "see the file"], "SPDX"),
         (["--creator", "Ada Bernard", "--licence", "mit"], "is not a name"),
-        ([*WHO, "--out", "a.zip"], r"a\.zip: an archive is a new \.tar\.gz"),
+        ([*WHO, "--out", "a.zip"], r"a\.zip: the name of an archive ends in \.tar\.gz"),
     ],
 )
 def test_nothing_is_packed_for_others_without_maker_licence_or_name(stored, tmp_path, capsys, monkeypatch, words, said):
@@ -261,8 +261,10 @@ def test_nothing_is_packed_for_others_without_maker_licence_or_name(stored, tmp_
 def test_no_file_is_written_over_and_nothing_is_packed_of_a_study_without_a_run(stored, packed, capsys):
     before = packed.read_bytes()
     code, out, err = typed(capsys, "store", "archive", "fake", "--store", stored.root, "--out", packed, *WHO)
-    assert (code, out, err.count("\n")) == (2, "", 1) and "is not there yet" in err
+    assert (code, out, err.count("\n")) == (2, "", 1) and "is not replaced; move it away" in err
     assert packed.read_bytes() == before
+    code, out, err = typed(capsys, "store", "verify", "fake", "--store", stored.root)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "`store archive fake` writes the study's archive" in err
     code, out, err = typed(capsys, "store", "archive", "nothing", "--store", stored.root)
     assert (code, out, err.count("\n")) == (2, "", 1) and "no run of study 'nothing'" in err
 
