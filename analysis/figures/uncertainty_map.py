@@ -36,6 +36,7 @@ SIDE_STRIP = (50.0, 110.0)  # points of the marginal at the right, at least and 
 METRIC_GAP, FAMILY_GAP, AXIS = 7.0, 2.5, 34.0  # AXIS: the words beside the marginal above
 BRACKET, BRACKET_LINE = 11.0, 6.6  # points of a bracket with a line of its name, and of each further line
 BESIDE = 2.0  # points of a bracket that its name leaves free
+BOLDER = 1.12  # times the width of a plain name that a bold one has
 LONGEST_TURNED, ENDS = 42.0, 6.0  # points of a name across its bracket, and those that it leaves free at its ends
 TITLES = {"intermediate": "row", "target": "column"}  # columns of a map's frame that have the titles of a role's tasks
 FEWEST_LETTERS, MOST_LINES = 6, 2  # of a bracket's name: letters that still say something, and lines
@@ -109,7 +110,7 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
     is_staggered = slant == 90.0 and across < NARROWEST
     tier = max(lengths) + 3.0 if is_staggered else 0.0
     above = (BRACKET + _further(runs_of(columns, "target", ["metric", "column_family"]), across)) * has_columns
-    strip = top + BRACKET + above + tier
+    strip = top + BRACKET + _further(_metrics(columns), across / BOLDER) + above + tier
     tops = strip + STRIP + 4.0 + np.cumsum([0.0, *gaps_down[1:]]) + down * np.arange(len(rows))
     strip_across = min(max(width - lefts[-1] - across - 3 * plan.EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
     return Layout(
@@ -152,8 +153,13 @@ def runs_of(tasks: pd.DataFrame, role: str, fields: Sequence[str]) -> list[Famil
     return runs
 
 
+def _metrics(columns: pd.DataFrame) -> list[FamilyBracket]:
+    """The runs of targets that agree in their metric, with its name."""
+    return [run._replace(name=METRIC_NAMES[run.name]) for run in runs_of(columns, "target", ["metric"])]
+
+
 def _further(runs: Sequence[FamilyBracket], width: float) -> float:
-    """The room that names of families take beyond a line, in points."""
+    """The room that names of brackets take beyond a line, in points."""
     needed = [0.0]
     for run in runs:
         lines, is_turned = bracket_name(run.name, run.size * width - BESIDE)
@@ -163,7 +169,7 @@ def _further(runs: Sequence[FamilyBracket], width: float) -> float:
 
 
 def bracket_name(name: str, room: float) -> tuple[list[str], bool]:
-    """The lines of a family's name, and whether they stand across their bracket because along it one would be cut."""
+    """The lines of a bracket's name, and whether they stand across it because along it one would be cut."""
     along = _name_lines(name, plan.SMALLEST, room, MOST_LINES)
     if along or not name:
         return along, False
@@ -171,12 +177,11 @@ def bracket_name(name: str, room: float) -> tuple[list[str], bool]:
     return (across, True) if across else (name_lines(name, room), False)
 
 
-def name_lines(name: str, room: float, *, is_bold: bool = False, most: int = MOST_LINES) -> list[str]:
+def name_lines(name: str, room: float, *, most: int = MOST_LINES) -> list[str]:
     """A bracket's name in as few lines as fit, broken at its parts; else on one, cut, or none."""
-    size = plan.SMALLEST * (1.12 if is_bold else 1.0)
-    if lines := _name_lines(name, size, room, most):
+    if lines := _name_lines(name, plan.SMALLEST, room, most):
         return lines
-    text = plan.fitting(name, size, room, 0) if most > 0 else ""
+    text = plan.fitting(name, plan.SMALLEST, room, 0) if most > 0 else ""
     return [text] if text.strip() and len(text) >= min(len(name), FEWEST_LETTERS) else []
 
 
@@ -370,9 +375,9 @@ def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
         for run in runs_of(columns, "target", ["metric", "column_family"]):
             marks += _bracket(layout.columns[run.first], layout.columns[run.last] + layout.across, y, run.name)
         y -= layout.families[0]
-    for run in runs_of(columns, "target", ["metric"]):
+    for run in _metrics(columns):
         x, to_x = layout.columns[run.first], layout.columns[run.last] + layout.across
-        marks += _bracket(x, to_x, y, METRIC_NAMES[run.name], is_bold=True)
+        marks += _bracket(x, to_x, y, run.name, is_bold=True)
     if layout.families[1]:
         x = plan.EDGE + layout.families[1] - 3.0
         for run in runs_of(rows, "intermediate", ["row_family"]):
@@ -383,11 +388,11 @@ def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
 def _bracket(
     first: float, last: float, at: float, name: str, *, is_beside: bool = False, is_bold: bool = False
 ) -> list[Mark]:
-    """A line above columns, or beside rows, with its name; that of a family stands across where it would be cut."""
+    """A line above columns, or beside rows, with its name, which stands across where it would be cut."""
     line = (at, first + 0.8, at, last - 0.8) if is_beside else (first + 0.8, at, last - 0.8, at)
     marks: list[Mark] = [Stroke(*line, plan.SOFT, 0.8)]
-    middle, room, free = (first + last) / 2, last - first - BESIDE, at - (2.5 if is_beside else 2.0)
-    lines, is_across = (name_lines(name, room, is_bold=True, most=1), False) if is_bold else bracket_name(name, room)
+    middle, free = (first + last) / 2, at - (2.5 if is_beside else 2.0)
+    lines, is_across = bracket_name(name, (last - first) / (BOLDER if is_bold else 1.0) - BESIDE)
     for number, text in enumerate(lines):
         x, y = middle, free - BRACKET_LINE * (len(lines) - 1 - number)
         if is_across:  # around the middle
