@@ -154,8 +154,13 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def write_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
-        """Write studies/<name>.json in one step, in place of an earlier one; the order of fields is kept."""
+        """Write studies/<name>.json in one step, in place of an earlier one; the order of fields is kept.
+
+        StoreError where a version with another schema wrote the earlier one.
+        """
         path = self._manifest(name)
+        with suppress(MissingRecord, CorruptRecord):
+            self.manifest(name)
         content = sign(manifest)
         with disk.writing(self.root), self.staging() as temporary:
             disk.write(temporary / "manifest.json", content)

@@ -140,12 +140,10 @@ class Study:
         where there is one; NoSuchDevice if it is not here. BadInput for an engine that cannot be used.
         """
         from harness.run.grid import run_grid
-        from harness.study.manifest import refuse_earlier_keys
 
         self.on(device, engine)
         plan = self.plan.only(only_targets) if only_targets else self.plan
         plan = plan if only_keys is None else plan.only_keys(only_keys)
-        refuse_earlier_keys(self.store, self.config.name)
         scheduler, function = self._engine(engine, workers, threads, device, on_epoch)
         self._write_manifest()
         return run_grid(plan, self.store, scheduler, function, on_cell)
@@ -158,10 +156,8 @@ class Study:
         """
         from harness.closed.home import arrive
         from harness.run.grid import GridReport
-        from harness.study.manifest import refuse_earlier_keys
 
         self.on(device)
-        refuse_earlier_keys(self.store, self.config.name)
         outcomes, report = arrive(self.plan, self.store, Path(folder)), GridReport()
         self._write_manifest()
         for outcome in outcomes:

@@ -125,10 +125,7 @@ class Backbone:
         return {"model_type": self.model_type} | {name: getattr(self, name) for name in HASHES}
 
     def unlike(self, identity: Mapping[str, str]) -> str:
-        """In words, in which of its parts a record's identity differs from this backbone's; empty where it is equal.
-
-        Records of schema 1 name kind and weights alone, and are compared in those.
-        """
+        """In words, in which of its parts a record's identity differs from this backbone's; empty where it is equal."""
         parts = self.identity()
         return ", ".join(
             f"{name.removesuffix('_sha256')} {value[:12]} is not {parts.get(name, 'known')[:12]}"

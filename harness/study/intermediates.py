@@ -28,7 +28,7 @@ from adapters_store.record import is_imported
 from adapters_store.roles import IMPORTED, MERGED, ROLES
 from adapters_store.store import left_out
 from harness.study.backbone import Backbone
-from harness.study.cell import SCHEMA, Cell, library_facts, make_cell
+from harness.study.cell import Cell, library_facts, make_cell
 from harness.study.config import StudyConfig
 from harness.study.measures import contacts_of
 from harness.study.methods import FUSION, serves_lanes, settings_of
@@ -90,11 +90,6 @@ def _cell(study: StudyConfig, name: str, backbone: Backbone, store: Store) -> Ce
         raise BadStudy(f"{where} is a trained cell of {spec.get('target')}, not an imported adapter; correct the key")
     if spec["target"] != name:
         raise BadStudy(f"{where} was imported as {spec['target']!r}; call it so in the study")
-    if spec["schema"] != SCHEMA:
-        raise BadStudy(
-            f"{where} has a key of schema {spec['schema']}, which does not name its backbone's config and tokenizer; "
-            f"import it again with --backbone {study.backbone}"
-        )
     if unlike := backbone.unlike(spec["backbone"]):
         raise BadStudy(
             f"{where} was imported for another backbone than {backbone.name!r} is here ({unlike}); import it again "

@@ -8,20 +8,17 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from adapters_store import CorruptRecord, MissingRecord, Store, StoreError
-from adapters_store.listing import keys_in
+from adapters_store import CorruptRecord, Store, StoreError
 from harness.study.cell import SCHEMA as CELL_SCHEMA
 from harness.study.config import Analysis, StudyConfig
 from harness.study.measures import facts_of
 from harness.study.plan import Plan
-from tasks.errors import BadInput
 from tasks.fields import Count, Hash, OneOf, fields_of, misfits
 from tasks.ratings import rating_files, ratings
 from tasks.splits.loading import Splits, marks_hash
 from tasks.task import METRICS
 
 SCHEMA = 1
-SECOND_NAME, MAPPED_BY = "alias.json", "commit 1e8564e"  # what that commit gave records with keys of schema 1
 CELL_FIELDS = ("key", "role", "intermediate", "target", "seed", "setting")
 
 
@@ -137,24 +134,6 @@ def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
         "has_ratings": task.id in rated,
         "warnings": list(splits.warnings),
     }
-
-
-def refuse_earlier_keys(store: Store, name: str) -> None:
-    """BadInput where a study's finished cells have keys of schema 1, or second names: they would be trained anew.
-
-    StoreError where another version wrote its manifest, which a run would replace.
-    """
-    try:
-        manifest = store.manifest(name)
-    except (MissingRecord, CorruptRecord):  # no run yet, or a damaged manifest
-        return
-    keys = keys_in(manifest) or []
-    is_earlier = "cell_schema" not in manifest and any(key in store for key in keys)
-    if is_earlier or any((store.root / "objects" / key / SECOND_NAME).is_file() for key in keys):
-        raise BadInput(
-            f"store {store.root} has cells of study {name!r} under keys of schema 1, from before version 0.1.0, which "
-            f"would be trained anew; {MAPPED_BY} of this project reads and maps them, or give a store of its own"
-        )
 
 
 def declared_since(study: StudyConfig, store: Store) -> dict[str, str]:

@@ -9,8 +9,7 @@ import pytest
 from adapters_store import CorruptRecord, Store
 from adapters_store.archive import archive
 from harness.cli.main import main
-from harness.study.manifest import check_manifest, refuse_earlier_keys
-from tasks.errors import BadInput
+from harness.study.manifest import check_manifest
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.forged import forged
 
@@ -88,17 +87,3 @@ def test_a_stored_study_with_an_odd_manifest_is_one_line(study, tmp_path, capsys
     assert capsys.readouterr().err.startswith(
         "empathy-transfer: study fake: the manifest's tasks.aaa.classes None is not a list of texts;"
     )
-
-
-@pytest.mark.parametrize("way", ["keys of schema 1", "second names"])
-def test_a_study_of_earlier_keys_is_not_trained_anew(tmp_path, way):
-    store, manifest = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")))
-    refuse_earlier_keys(store, "another")
-    if way == "second names":
-        manifest["cell_schema"] = 2
-        store.write_manifest("fake", manifest)
-        refuse_earlier_keys(store, "fake")
-        folder = store.root / "objects" / manifest["cells"][0]["key"]
-        (folder / "record.json").rename(folder / "alias.json")
-    with pytest.raises(BadInput, match=r"under keys of schema 1, .* commit [0-9a-f]{7} of this project reads"):
-        refuse_earlier_keys(store, "fake")
