@@ -14,7 +14,7 @@ means over posts. Figures of two papers cannot be compared before their form is 
   cannot hold it, and the code marks it in posts without a rationale. With it, a post of n tokens is judged on 2 n - 1
   places, those after the text unmarked, because the code takes the length of a string with commas. No mark on either
   side is an F1 of 0. Posts are averaged by batches.
-- ``micromodels`` (Lee et al. 2021 and their public code): a post without a rationale has no mark, and predicting none
+- ``micromodels`` (Lee et al. 2023 and their public code): a post without a rationale has no mark, and predicting none
   there is an F1 of 1.
 - ``corrected``: posts with a rationale alone.
 

@@ -24,7 +24,7 @@ APPROXIMATION = (
 NOT_PUBLISHED = (
     "Significance and standard errors: predictions of the transfers are not published, nor a second seed. Standard"
     " errors are approximated from printed scores and numbers of test rows.",
-    "Similarities of tasks and scores with half the data are not published; both need a study.",
+    "Similarities of tasks are published as pictures alone, scores with half the data not at all; both need a study.",
 )
 
 

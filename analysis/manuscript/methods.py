@@ -26,6 +26,7 @@ from analysis.manuscript.references import (
     OVER_SEEDS,
     PAPERS_WAY,
     STATISTICS,
+    SYSTEM,
     TRAINING,
     Use,
     keys_of,
@@ -318,8 +319,15 @@ def models(subject: Subject, uses: Sequence[Use]) -> str:
         _of_others(subject),
         _controls(subject),
         _references(subject),
+        _systems(uses),
     ]
     return " ".join(filter(None, parts))
+
+
+def _systems(uses: Sequence[Use]) -> str:
+    """Which systems beside adapters were given the same rows, with who proposed them."""
+    named = [f"{use.name}{keys_of(uses, SYSTEM, use.name)}" for use in uses if use.kind == SYSTEM]
+    return f"Systems other than adapters were given the same rows: {', '.join(named)}." if named else ""
 
 
 def training(subject: Subject, uses: Sequence[Use]) -> str:

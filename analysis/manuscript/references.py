@@ -1,6 +1,6 @@
 """What a study has to cite, as BibTeX, and what of its data may be shared, as far as the entries' licences say.
 
-Cited are its data sets, backbone, adapter methods, training and statistics.
+Cited are its data sets, backbone, adapter methods, systems, training and statistics.
 """
 
 import re
@@ -18,7 +18,7 @@ from tasks.plain_text import harmless
 
 ENTRY = re.compile(r"@[a-zA-Z]+\{([^,\s]+),")
 DATA, BACKBONE, ADAPTER, TRAINING, STATISTICS = "data set", "backbone", "adapter method", "training", "statistics"
-OF_OTHERS, MERGING = "adapter of others", "merged intermediates"
+OF_OTHERS, MERGING, SYSTEM = "adapter of others", "merged intermediates", "system"
 DESIGN = "study design"
 THE_PAPER = ("lahnala-etal-2025-muddy", "lahnala-etal-2025-practical")
 BACKBONES = {
@@ -42,6 +42,13 @@ MERGES = {  # by rule; the others are nobody's in the form that they have here
     "ties": ("yadav-etal-2023-ties",),
     "fusion": ("pfeiffer-etal-2021-adapterfusion",),
 }
+SYSTEMS = {  # by kind
+    "bi-encoder": ("sharma-etal-2020-computational",),
+    "clsn": ("jiang-etal-2023-empathy",),
+    "micromodels": ("lee-etal-2023-empathy",),
+    **dict.fromkeys(("encoder", "seq2seq", "decoder", "prompted"), ("xu-jiang-2024-multi",)),
+}
+FLOORS = ("majority", "tfidf")  # kinds that are nobody's
 LIBRARY, ADAMW, OPTUNA = "poth-etal-2023-adapters", "loshchilov-hutter-2019-decoupled", "akiba-etal-2019-optuna"
 LOSSES = {  # by kind in a spec: what it is called, and who proposed it
     "focal": ("focal loss", ("lin-etal-2017-focal",)),
@@ -147,7 +154,7 @@ def _data_sets(subject: Subject) -> Iterator[Use]:
 
 
 def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The backbone, every adapter method, and what trained them."""
+    """The backbone, every adapter method and system, and what trained them."""
     study = subject.study
     if study["backbone"] != RANDOM:
         yield BACKBONE, str(study["backbone"]), BACKBONES.get(study["backbone"], ())
@@ -162,6 +169,8 @@ def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     # What trained them, as far as records say it.
     yield TRAINING, "adapters library", (LIBRARY,)
     if subject.stored:
+        kinds = dict.fromkeys(record.spec.get("system", FLOORS[0]) for record in subject.stored.records)
+        yield from ((SYSTEM, kind, SYSTEMS.get(kind, ())) for kind in kinds if kind not in FLOORS)
         yield TRAINING, "AdamW", (ADAMW,)
         losses = [record.spec["loss"] for record in subject.stored.records if "loss" in record.spec]
         for kind in dict.fromkeys(loss["kind"] for loss in losses):

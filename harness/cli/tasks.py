@@ -111,7 +111,7 @@ def show_task(options: argparse.Namespace) -> int:
         print_json(shown)
     else:
         for name, value in shown.items():
-            print(f"{name:18} {_shown_value(value)}")
+            print(f"{name:18} {_text(value)}")
     return 0
 
 
@@ -191,12 +191,6 @@ def _rows(splits: Splits) -> dict[str, object]:
     if (conflicts := conflicting(splits))["rows"]:
         shown["conflicting labels"] = f"{conflicts['rows']} rows of {conflicts['texts']} texts"
     return shown | {"warnings": list(splits.warnings)}
-
-
-def _shown_value(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_shown_value(inner)}" for key, inner in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 # ``tasks check``: what is to be known of tasks before training, and what of their test items training has seen.

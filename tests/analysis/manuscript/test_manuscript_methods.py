@@ -255,3 +255,12 @@ def test_gains_that_were_drawn_more_often_are_counted_in_the_text_and_the_report
     page = markdown([gains_section(subject.stored)])
     assert "from 10000 paired draws (of 1 gain 100000" in page
     assert page.count("100000") == 1
+
+
+def test_the_papers_of_systems_are_cited_and_words_and_majorities_are_nobodys(tmp_path):
+    kinds = {"epitome_er": {"system": "clsn", "version": 1}, "news_empathy": {"system": "tfidf", "version": 1}}
+    subject = stored_study(*fake_study(tmp_path, TASKS, spec_of=specs(by_task=kinds)))
+    uses = [use for use in uses_of(subject) if use.kind == "system"]
+    assert [(use.name, use.keys) for use in uses] == [("clsn", ("jiang-etal-2023-empathy",))]
+    sentence = "Systems other than adapters were given the same rows: clsn [@jiang-etal-2023-empathy]."
+    assert sentence in dict(methods(subject, uses_of(subject)))["Models"]
