@@ -4,7 +4,7 @@ Every file is on the disk whole or not at all. Values in words stand at the end,
 ordered alike for every study:
 
     results/STUDY/
-      report.md, report.html   what a reader opens first; analysis.md, power.md and compare.md likewise
+      report.md, report.html   what a reader opens first; analysis.md and power.md likewise
       about.json               which study, which results and which versions made them
       tables/                  frames, as CSV and Parquet, and the paper's tables
       figures/                 the map, the forest, heatmaps and what explains gains, each with its CSV beside it

@@ -24,7 +24,10 @@ OF_TURNS = ("turn", "utterance", "position", "order", "seq", "sequence", "number
 OF_TIMES = ("time", "timestamp", "datetime", "date", "created", "sent", "posted", "start")
 OF_SPEAKERS = ("speaker", "role", "interlocutor", "author", "who", "sender", "actor", "participant", "person")
 OF_ANNOTATORS = ("annotator", "rater", "coder", "worker", "labeler", "labeller", "judge")
-MISSING = ("n/a", "na", "none", "null", "nan", "-", "--", "?", "missing")  # as a class: no label, or a class of its own
+MISSING = (  # as a class: no label, or a class of its own
+    *("n/a", "n.a.", "k.a.", "#n/a", "#nv", "<na>", "na", "none", "null", "nan", "nat", "-", "--", "?", "missing"),
+    *("not rated", "not annotated", "unlabeled", "unlabelled"),
+)
 SCALES = (  # words of scales, lowest first
     ("strongly disagree", "disagree", "neutral", "agree", "strongly agree"),
     ("strongly disagree", "disagree", "neither agree nor disagree", "agree", "strongly agree"),

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, NamedTuple, TypedDict
 
 from tasks.errors import BadEntry
-from tasks.fields import Count, Hash, OneOf, Range, Text, hexadecimal, matching
+from tasks.fields import Count, Hash, OneOf, Range, Text, distinct, hexadecimal, matching
 
 # Names that no task and no imported adapter may have, because they mean something else already.
 #
@@ -347,7 +347,9 @@ class Task:
     dataset: Dataset
     title: Annotated[Text, "how tables and figures call the task; default: the id"]
     files: Annotated[
-        Texts, "csv, tsv, json, jsonl, parquet or arrow, maybe packed, below the data folder or beside the entry"
+        Texts,
+        "csv, tsv, json, jsonl, parquet or arrow, maybe packed, below the data folder or beside the entry",
+        distinct,
     ]
     reader: Annotated[str, "how files become rows: `table` (default), `turns`, `aligned`, `numbered`, ..."]
     label: Label

@@ -14,10 +14,13 @@ weighed by 1 / squared standard error, a weight for each target. m is free; what
 - ``ratings``: the slopes of the mixed model (``analysis.importance.mixed``), corrected there.
 - ``alike``: the slope of v on the similarity of the two adapters' weights (cosine), in points per standard deviation.
 - ``family``: by how much v is larger where both tasks are of one family, and where both have one theme, side by side.
-- ``pair``: the standard deviation of v itself, which no property of either task alone can explain. Test groups are cut
-  into halves at random; residuals of one seed on one half times those of another seed on the other half share neither
-  training nor test items, so that their mean is the variance of v, whatever the noise is. A family of intermediates
-  counts once: its sum changes its sign in every combination of families (or draws of them), one-sided.
+- ``pair``: the standard deviation of v itself, which no sum of what either task gives or takes can explain. Test groups
+  are cut into halves at random; residuals of one seed on one half times those of another seed on the other half share
+  neither a training run nor test items, so that their mean is the variance of v, whatever the noise is; which rows are
+  trained on is the same for all seeds. A family of intermediates counts once: its sum changes its sign in every
+  combination of families (or draws of them), one-sided. Where targets take in different measure what intermediates
+  give, v is of the pair, too: beside the test stands its standard deviation with a slope of each target on u taken
+  out, an estimate without a test, since u comes of the same data.
 
 Slopes come of least squares with both roles free. Their error is a jackknife over families of targets, with Student's
 t of families - 1 (Cameron, Gelbach and Miller 2008; MacKinnon, Nielsen and Webb 2023: CV3). The parts of a question are
@@ -315,34 +318,69 @@ def of_family(layout: Rectangle) -> Iterator[PartAnswer]:
 
 def of_pair(layout: Rectangle) -> Iterator[PartAnswer]:
     """The standard deviation of what belongs to the pair alone, over families of intermediates."""
-    part, unit = "effects of pairs", "points, standard deviation"
-    family = layout.families(layout.intermediates)
-    families, n_seeds = int(family.max(initial=-1)) + 1, layout.halves.shape[2]
-    if families < FEWEST_FAMILIES or n_seeds < 2 or not layout.halves.size:
-        few = f"fewer than {FEWEST_FAMILIES} families of intermediates" if n_seeds > 1 else "it takes two seeds"
+    part, unit = "effects of pairs", "points, standard deviation; p one-sided"
+    seeds, mask = replicated(layout)
+    has_pairs = np.asarray(mask.any(axis=1))
+    family = layout.families([task for task, has in zip(layout.intermediates, has_pairs, strict=True) if has])
+    families = int(family.max(initial=-1)) + 1
+    if len(seeds) < 2 or families < FEWEST_FAMILIES:
+        few = f"fewer than {FEWEST_FAMILIES} families of intermediates" if len(seeds) > 1 else "it takes two seeds"
         yield PartAnswer(part, unit, why_not=few)
         return
-    mask = layout.mask & np.isfinite(layout.halves).all(axis=(0, 1, 2))
-    sums, scale = pair_sums(layout.halves[..., mask], mask, layout.weights, family)
+    halves, mask = layout.halves[:, :, seeds][..., mask], mask[has_pairs]
+    sums, scale = pair_sums(halves, mask, layout.weights, family)
+    if scale < ROUNDING * mask.sum():
+        yield PartAnswer(part, unit, why_not="too few pairs have two seeds")
+        return
     estimate = sums.sum() / scale
     error = float(np.sqrt(families / (families - 1) * ((sums - sums.mean()) ** 2).sum()) / scale)
     half = float(stdtrit(families - 1, 1 - LEVEL / 2)) * error
     seen = smallest_visible(error, families - 1, one_sided=True)
-    variances = np.array([estimate, estimate - half, estimate + half, seen])
-    middle, low, high, visible = (np.sign(variances) * np.sqrt(np.abs(variances))).tolist()
+    middle, low, high, visible = np.sqrt(np.maximum([estimate, estimate - half, estimate + half, seen], 0)).tolist()
     yield PartAnswer(part, unit, middle, low, high, flipped_p(sums), visible, families)
+    sums, scale = pair_sums(halves, mask, layout.weights, family, are_slopes_free=True)
+    if scale > ROUNDING * mask.sum():
+        freed = float(np.sqrt(max(sums.sum() / scale, 0)))
+        yield PartAnswer(
+            f"{part}, a slope of each target on what intermediates give aside", unit, freed, units=families
+        )
+
+
+def replicated(layout: Rectangle) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The seeds, two at least, whose common pairs [intermediates, targets] have most products of two seeds.
+
+    So a seed of which a part is trained takes nothing away from those that are whole. Nothing where there is one seed.
+    """
+    is_done = layout.mask & np.isfinite(layout.halves).all(axis=(0, 1)) & bool(layout.halves.size)
+    order = np.argsort(-is_done.sum(axis=(1, 2)), kind="stable")
+    best, most = (order[:0], np.zeros(layout.mask.shape, dtype=np.bool_)), 0
+    for count in range(2, len(order) + 1):
+        common = np.asarray(is_done[order[:count]].all(axis=0), dtype=np.bool_)
+        if (products := int(common.sum()) * count * (count - 1)) > most:
+            best, most = (order[:count], common), products
+    return best
 
 
 def pair_sums(
-    halves: FloatArray, mask: NDArray[np.bool_], weights: FloatArray, family: NDArray[np.int64]
+    halves: FloatArray,
+    mask: NDArray[np.bool_],
+    weights: FloatArray,
+    family: NDArray[np.int64],
+    *,
+    are_slopes_free: bool = False,
 ) -> tuple[FloatArray, float]:
     """Sums [families] of products of residuals, and what they add up to where effects of pairs have a variance of 1.
 
-    ``halves`` [splits, 2, seeds, pairs] are of the pairs of the mask; ``family`` is of intermediates.
+    ``halves`` [splits, 2, seeds, pairs] are of the pairs of the mask; ``family`` is of intermediates. Residuals are of
+    both roles and, where slopes are free, of each target's slope on the mean effects of intermediates, too.
     """
     design, root = _both_roles(mask, weights)
+    scaled, count = halves * root, mask.shape[0]
+    if are_slopes_free:
+        given = np.linalg.lstsq(design, scaled.mean(axis=(0, 1, 2)), rcond=None)[0][:count]
+        of_pairs = (given - given.mean())[np.nonzero(mask)[0], None]
+        design = np.concatenate([design, design[:, count:] * of_pairs], axis=1)
     basis = _basis(design)
-    scaled = halves * root
     free = scaled - (scaled @ basis) @ basis.T
     first, second = free[:, 0], free[:, 1]
     n_seeds = halves.shape[2]

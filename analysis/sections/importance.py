@@ -4,6 +4,7 @@ Beside it stand tables of the paper's layout, from any results: all but Table 6,
 writes.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -408,6 +409,8 @@ def _answer(row: Mapping[str, Any]) -> str:
     """Yes, the opposite, or that nothing was seen."""
     if row["why_not"]:
         return f"cannot be answered: {row['why_not']}"
+    if math.isnan(row["p"]):
+        return "an estimate, not tested"
     if row["p_corrected"] <= LEVEL:
         return "yes" if row["estimate"] > 0 else "the opposite"
     return "not seen"

@@ -31,12 +31,16 @@ PLANTED = {"unrelated": 2.5, "controls": 2.0, "alike": 0.8, "family": 2.0, "pair
 
 @dataclass(frozen=True)
 class Background:
-    """Standard deviations in points of what gains differ by beside noise, and whether that is heavy-tailed."""
+    """Standard deviations in points of what gains differ by beside noise, and whether that is heavy-tailed.
+
+    ``slopes`` is by how much targets differ in the share of an intermediate's effect that they take, 1 on average.
+    """
 
     tasks: float = 0.0
     families: float = 0.0
     pairs: float = 0.0
     pairs_of_families: float = 0.0
+    slopes: float = 0.0
     unequal: bool = False
     heavy: bool = False
 
@@ -47,6 +51,7 @@ BACKGROUNDS = {
     "family effects": Background(tasks=ROLES / 2, families=ROLES),
     "pairs": Background(tasks=ROLES, pairs=PAIRS),
     "pairs of families": Background(tasks=ROLES, pairs_of_families=PAIRS),
+    "unequal shares": Background(tasks=4 * ROLES, slopes=0.9),
     "targets of unequal error": Background(tasks=ROLES, unequal=True),
     "heavy tails": Background(tasks=ROLES, heavy=True),
 }
@@ -86,6 +91,8 @@ class Simulated:
         mask = np.array([[i != j for j in self.targets] for i in self.intermediates])
         sizes = np.where(np.arange(columns) % 3 == 0, 3.0, 0.7) if known.unequal else np.ones(columns)
         truth = known.tasks * rng.normal(size=(rows, 1)) + known.pairs * rng.normal(size=shape)
+        if known.slopes:
+            truth *= 1 + known.slopes * rng.normal(size=columns)
         of_rows, of_columns = (
             np.unique([self.family[t] for t in side], return_inverse=True)[1]
             for side in (self.intermediates, self.targets)
@@ -143,7 +150,7 @@ def rates(simulated: Simulated, name: str, grids: int, seed: int, planted: str =
     whole = pd.concat(frames, ignore_index=True)
     truth = {"same theme": 0.0}
     rows = []
-    for part, of_part in whole.groupby("part", sort=False):
+    for part, of_part in whole[whole.p.notna()].groupby("part", sort=False):
         real = truth.get(str(part), PLANTED.get(planted, 0.0)) if planted == name else 0.0
         if name == "pair":  # the background's own effects of pairs are there, too
             real = float(np.hypot(real, np.hypot(simulated.background.pairs, simulated.background.pairs_of_families)))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, StoreError
+from adapters_store.roles import BASELINE, TRANSFER
 from harness.cli.options import Leaves, leaf_of, places, print_next
 from harness.cli.study import name_of
 from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, verbatim
@@ -211,6 +212,7 @@ def _only_match(store: Store, text: str, study: str | None, seed: int | None) ->
     matches = [(name, cell) for name, cell in candidates if (cell.intermediate or "", cell.target) == pair]
     if not matches and KEY_PART.fullmatch(text):
         matches = [(name, cell) for name, cell in candidates if cell.key.startswith(text)]
+    matches = [match for match in matches if match[1].role in (BASELINE, TRANSFER)] or matches  # before floors
     if len(matches) == 1:
         return matches[0]
     source = f"study {study!r}" if study else f"store {store.root}"

@@ -241,7 +241,7 @@ def show_doctor(options: argparse.Namespace) -> int:
 
 
 def fetch_study(options: argparse.Namespace) -> int:
-    """Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files.
+    """Bring what a study needs from the internet, for jobs without it: backbone, sentence encoder, raw files.
 
     Exit code 1 when a download failed.
     """

@@ -140,7 +140,7 @@ def driver_version(path: Path = DRIVER) -> str | None:
 def device_line(names: Sequence[str], *, is_for_cuda: bool, driver: str | None) -> Line:
     """What is trained on, and why that is no GPU."""
     if names:
-        known = "; `study plan` has its measured rates" if set(names) <= set(MEASURED) else ""
+        known = "; `plan` has its measured rates" if set(names) <= set(MEASURED) else ""
         return Line("device", OK, f"{len(names)} GPU: {', '.join(dict.fromkeys(names))}; driver {driver}{known}")
     if driver is None:
         return Line("device", OK, "processor only: there is no NVIDIA driver (on a login node that is usual)")

@@ -16,6 +16,7 @@ from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
 FORMS = ("csv", "tsv", "jsonl", "parquet", "lines")
+NO_LINES = (".json", ".arrow", ".feather", ".gz", ".zip", ".xlsx", ".xls", ".ods", ".docx", ".pdf")
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 BATCH_ROWS, BATCH_BYTES = 1024, 1 << 24
@@ -61,6 +62,13 @@ class TextFile:
             raise BadInput("parquet cannot be read from a pipe; give a file")
         if self.file != "-" and not Path(self.file).is_file():
             raise BadInput(f"{self.file}: no such file; give a file of texts, or - for standard input")
+        columns = [name for name in ("text", "context", "id", "group") if getattr(self, name)]
+        ending = Path(self.file).suffix.lower()
+        if self.kind == "lines" and (columns or (not self.form and ending in NO_LINES)):
+            why = f"so it has no column for --{columns[0]}" if columns else f"and {ending} is none of these"
+            raise BadInput(
+                f"{self.file}: is read as a text a line, {why}; write csv, tsv, jsonl or parquet, or say --format"
+            )
         try:
             "".encode(self.encoding)
         except LookupError:

@@ -36,6 +36,8 @@ Seeds = Annotated[tuple[Count, ...], distinct]
 
 
 def _are_options(table: Mapping[str, Any]) -> str:
+    if ours := sorted({"array", "output", "dependency", "signal"} & table.keys()):
+        return f"{ours[0]} is what this project sets itself"
     fits = (isinstance(value, str | int | float) and f"{name}{value}".isprintable() for name, value in table.items())
     return "" if all(fits) else f"{excerpt(table)} is not a table of options in one line each"
 
@@ -227,7 +229,7 @@ class StudyConfig:
     floors: Annotated[bool, "whether the plan adds the systems that a target alone has to beat"] = True
     loss: Annotated[Table, LossTable, "what is minimised, and for which tasks"] = field(default_factory=dict)
     finetune_learning_rate: Annotated[Positive, "of the reference that trains the whole backbone"] = 2e-5
-    retry_collapsed: Annotated[bool, "whether a cell that predicts one class alone is trained again"] = False
+    retry_collapsed: Annotated[bool, "whether a cell that came to nothing on validation rows is trained again"] = False
     input_format: Annotated[str, OneOf(INPUT_FORMATS), "how context and text are put together"] = "pair"
     trainer: Annotated[str, OneOf(("lanes", "library")), "what trains adapters"] = "lanes"
     precision: Annotated[str, OneOf(("fp32", "bf16")), "of the backbone's products"] = "fp32"

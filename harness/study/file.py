@@ -7,6 +7,7 @@ What comes out is checked as a whole: closed lists, ranges, and which fields go 
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +31,8 @@ def _is_parent(name: str) -> str:
 
 FIELDS = {
     **written_fields(StudyConfig),
-    "extends": Field(Annotated[str, _is_parent], "the study of which everything else is taken"),
+    "name": replace(written_fields(StudyConfig)["name"], is_needed=False),  # a file has one
+    "extends": Field(Annotated[str, _is_parent], "the study of which everything else is taken", is_needed=False),
 }
 TABLES = {
     **{"training": Training, "adapter": Adapter, "analysis": Analysis, "loss": LossTable, "protocol": Protocol},

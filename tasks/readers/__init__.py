@@ -8,6 +8,7 @@ in, and every row is checked.
     rows[0].text, task.label.classes[rows[0].label]
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadRow
+from tasks.plain_text import counted
 from tasks.readers.esconv import esconv
-from tasks.readers.labels import Annotators, class_names, examples, relabel, spelling_note, unread
+from tasks.readers.labels import Annotators, class_names, examples, names_in_list, relabel, spelling_note, unread
 from tasks.readers.published import (
     empathetic_intents,
     empathetic_pairs,
@@ -32,6 +34,8 @@ from tasks.readers.turns import turns
 from tasks.task import COMBINED, Example, Task
 
 MOST_CLASSES = 100
+NO_TEXT = ("nan", "n/a", "#n/a", "<na>", "null", "nat")
+CONTROL, ROUNDED = re.compile(r"[\x80-\x9f]"), re.compile(r"\b[0-9]([.,][0-9]+)?E\+[0-9]+$", re.IGNORECASE)
 NEXT_STEP = "name the `classes` in the entry or change `kind`"
 
 READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
@@ -81,12 +85,35 @@ def read_task(task: Task, data: Path) -> TaskRows:
         notes.append(f"{skipped} of {skipped + len(checked)} rows have no text; left out")
     if read[""] and "" in task.columns.get("drop_labels", ()):
         notes.append(f"{read['']} of {read[''] + len(checked)} rows have no label; left out by `drop_labels`")
-    notes += of_reader
+    notes += [*of_reader, *_doubts(task, checked)]
     if annotators:
         notes += annotators.notes(task.label.classes)
     elif read:
         notes += unread(task, read)
     return TaskRows(task, checked, tuple(notes))
+
+
+def _doubts(task: Task, rows: Sequence[Example]) -> Iterator[str]:
+    """Notes on texts that stand for none or are no prose, and on names of groups that a program has written anew."""
+    texts, earlier = [row.text for row in rows], [turn.text for row in rows for turn in row.context]
+    none = [sum(len(text) <= 4 and text.casefold() in NO_TEXT for text in each) for each in (texts, earlier)]
+    if any(none):
+        both = f"{counted(none[0], 'text')} and {counted(none[1], 'earlier turn')}"
+        yield f"{both} read 'nan' or the like; if there is none, empty these cells"
+    for what, each in (("text", texts), ("context", [row.context[0].text for row in rows if len(row.context) == 1])):
+        if each and all(names_in_list(text.strip()) for text in each[:MOST_CLASSES]):
+            yield f"each {what} is a list as Python or JSON writes it, and is read with its marks"
+    is_latin = task.columns.get("encoding", "").lower() in ("latin-1", "latin1", "iso-8859-1")
+    if is_latin and (odd := sum(CONTROL.search(text) is not None for text in texts)):
+        yield f'{counted(odd, "text")} with control characters, as of another encoding; try encoding = "cp1252"'
+    is_tsv = any(".tsv" in name for name in task.files)
+    if is_tsv and (swallowed := sum("\t" in text and "\n" in text for text in texts)):
+        yield f"{counted(swallowed, 'text')} with tabs and ends of lines: a quote that opens a cell took rows in"
+    names = {name for row in rows for name in (row.group, row.block)}
+    if rounded := sum(ROUNDED.search(name) is not None for name in names):
+        yield f"{counted(rounded, 'group')} as a spreadsheet rounds numbers (1.2E+17): several may be called alike"
+    if twice := sum(name.endswith(".0") and name[:-2] in names for name in names):
+        yield f"{counted(twice, 'group')} with and without .0 (12, 12.0), which are different groups; write them alike"
 
 
 def _consumed(rows: list[RawRow]) -> Iterator[RawRow]:

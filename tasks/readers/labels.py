@@ -15,12 +15,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import lru_cache, partial
 from io import StringIO
 from tokenize import STRING, TokenError, generate_tokens
 from typing import Any
+from unicodedata import normalize
 
 from tasks.errors import BadRow
+from tasks.plain_text import nearest
 from tasks.readers.rows import RawRow, kept_turns, quote
 from tasks.task import Answer, Example, Label, Task
 
@@ -28,7 +31,7 @@ LISTED = "[]"  # the `separator` of class names in a list, as Python or JSON wri
 UNIT = "\x1f"  # between the class names of a row whose classes are columns, or the labels of several annotators
 TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
-OF_LABELS = ("relabel", "drop_labels")  # an entry's lists of labels
+ALIKE = 0.8  # of spellings of a label in several versions of a file, as difflib measures it
 MOST_ALIKE = 5  # lines of relabel in a message
 
 
@@ -42,7 +45,7 @@ def relabel(task: Task, rows: Iterable[RawRow], read: Counter[str]) -> Iterator[
     """
     rename, dropped = label_names(task), task.columns.get("drop_labels", ())
     is_list = task.label.separator == LISTED and "" in dropped
-    is_counted = any(task.columns.get(field) for field in OF_LABELS)
+    is_counted = bool(task.columns.get("relabel") or dropped)
     for row in rows:
         if is_list and names_in_list(row.label) is None:
             row = row._replace(label="")
@@ -55,13 +58,20 @@ def relabel(task: Task, rows: Iterable[RawRow], read: Counter[str]) -> Iterator[
 
 
 def unread(task: Task, read: Mapping[str, int]) -> list[str]:
-    """A note for `relabel` and for `drop_labels`, where no cell is a label, or has a name, that it lists."""
+    """A note for each label in ``relabel`` or ``drop_labels`` that no cell is or names.
+
+    None for what has another spelling in another version of the file: where a label in the list is much like it, or
+    where cells are what it would be renamed to.
+    """
     separator, notes = task.label.separator, list[str]()
     names = set(read).union(*(names_between(separator, cell) for cell in read)) if separator else set(read)
-    for field in OF_LABELS:
-        if lost := [name for name in task.columns.get(field, ()) if name and name not in names]:
-            more = f" and {len(lost) - MOST_ALIKE} more" if len(lost) > MOST_ALIKE else ""
-            notes.append(f"`{field}` lists labels that no row has: {', '.join(map(quote, lost[:MOST_ALIKE]))}{more}")
+    table, dropped = task.columns.get("relabel", {}), task.columns.get("drop_labels", ())
+    for field, listed in (("relabel", [*table]), ("drop_labels", [*dropped])):
+        known = {normalise(name) for name in names.intersection(listed)}
+        for name in listed:
+            is_known = name in ("", *names) or (field == "relabel" and str(table[name]) in names)
+            if not is_known and not get_close_matches(normalise(name), known, cutoff=ALIKE):
+                notes.append(f"`{field}` lists {quote(name)}, which no row has as its label{nearest(name, names)}")
     return notes
 
 
@@ -241,10 +251,10 @@ def _refuse_empty(label: Label, row: RawRow) -> None:
 
 
 def normalise(label: str) -> str:
-    """A label without differences of case and space, and of how a number is written (1, 1.0)."""
+    """A label without differences of case, space and composed letters, and of how a number is written (1, 1.0)."""
     with suppress(ValueError):
         return f"{float(label):.15g}"
-    return " ".join(label.casefold().split())
+    return " ".join(normalize("NFC", label).casefold().split())
 
 
 def relabel_line(names: Mapping[str, str]) -> str:

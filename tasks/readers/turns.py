@@ -7,13 +7,15 @@ With ``group = "dialogue"``, ``turn = "number"``, ``speaker = "who"``, ``text = 
     d7,2,helper,When did it happen?,question
 
 as two rows, the first the context of the second; with ``only = ["helper"]`` only turns of the helper are rows.
-In JSON ``dialogues`` leads to the dialogues and ``turns`` to the turns of each, and what a turn lacks is looked for in
-its dialogue. Labels may lie in a list beside the turns, ``annotations``, which is matched by order and text.
+In JSON ``dialogues`` leads to the dialogues and ``turns`` to the turns of each. ``group`` and ``block`` are looked for
+in dialogues and, where none has them, in turns; the other columns in turns and, where none has them, in dialogues.
+Labels may lie in a list beside the turns, ``annotations``, which is matched by order, text and speaker.
 """
 
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import accumulate, groupby
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 
 from tasks.errors import BadEntry, BadRow
 from tasks.plain_text import counted, nearest
-from tasks.readers.labels import LISTED, UNIT, label_text
+from tasks.readers.labels import LISTED, UNIT, label_text, normalise
 from tasks.readers.raw import cell, flatten, in_words, json_value, value_at
 from tasks.readers.rows import RawRow, column_of, data_files, quote, required_column, set_of_cell, sets_of_files
 from tasks.readers.table import label_columns, read_table
@@ -48,49 +50,83 @@ class _FileTurn(NamedTuple):
 
 
 PARTS = _FileTurn._fields[3:]
+_Dialogue = tuple[str, Mapping[str, Any], list[Any], list[Any]]  # id, fields, turns, annotations
+OF_DIALOGUES = ("group", "block")  # parts that a turn may have under the same name for itself
+LOST, SEVERAL, FITTED = (
+    "lost",
+    "several",
+    "fitted",
+)  # a label beside the turns: of no turn, of turns of several speakers
+DOTTED = re.compile(r"[0-9]+\.[0-9]*0")  # where others have fewer places, it is no decimal: 1.9, 1.10
 
 
 def turns(task: Task, data: Path) -> Generator[RawRow, None, list[str]]:
     """Yield every turn, or those of the speakers in ``only``, with all turns before and after it in its dialogue.
 
     Dialogues stand in the order of the file, whatever order their rows are in. Of several files each has dialogues of
-    its own, since ids often restart. Notes count the labels beside the turns that belong to no turn, and dialogues
-    whose rows stand apart where no `turn` orders them. BadRow for a turn's number that is none or occurs twice, or an
+    its own, since ids often restart. Notes count the labels beside the turns that belong to no turn or fit several,
+    dialogues whose rows stand apart where no `turn` orders them, speakers that are written otherwise than in ``only``,
+    and ids of dialogues that are in several files. BadRow for a turn's number that is none or occurs twice, or an
     unknown speaker.
     """
     _check_entry(task)
     files, roles = data_files(task, data), task.columns.get("roles", {})
     every: list[tuple[str, str, list[_FileTurn]]] = []
-    matched, apart = list[int | None](), 0  # the turn of every label beside turns; dialogues whose rows stand apart
+    matched, apart = Counter[str](), 0  # labels beside turns by what they fit; dialogues whose rows stand apart
+    spelled, ids = Counter[str](), list[set[str]]()
     for path, split in zip(files, sets_of_files(task), strict=True):
         dialogues: dict[str, list[_FileTurn]] = {}
         in_file = [*(_of_json(task, path, matched) if task.columns.get("turns") else _of_table(task, path))]
         for turn in in_file:
             dialogues.setdefault(turn.group, []).append(turn)
-        speakers = {turn.speaker or "" for turn in in_file}
+        speakers, only = Counter(turn.speaker or "" for turn in in_file), task.columns.get("only", ())
+        alike = {normalise(name) for name in only}
+        spelled.update({name: n for name, n in speakers.items() if name not in only and normalise(name) in alike})
+        ids.append(set(dialogues))
         runs = Counter(group for group, _ in groupby(turn.group for turn in in_file))
         apart += 0 if task.columns.get("turn") else sum(count > 1 for count in runs.values())
-        for name in task.columns.get("only", ()):
+        for name in only:
             if name not in speakers:
                 others = ", ".join(map(quote, sorted(speakers)[:8]))
                 raise BadRow(f"{path}:1: `only` {name!r} speaks no turn{nearest(name, speakers)}; {others} do")
-        if roles and (unknown := sorted(speakers - set(roles))):
+        if roles and (unknown := sorted(speakers.keys() - set(roles))):
             raise BadRow(f"{path}:1: speaker {quote(unknown[0])} has no role; add it to `roles` in the entry")
         prefix = f"{path.stem}:" if len(files) > 1 else ""
         every += [(prefix + id, split, turns) for id, turns in dialogues.items()]
-    annotators = sorted({turn.annotator or "" for _, _, turns in every for turn in turns})
+    annotators = sorted(
+        {turn.annotator or "" for _, _, turns in every for turn in turns if turn.annotator or turn.label}
+    )
     for group, split, turns in every:
         combined = _by_turn(turns, annotators) if task.columns.get("annotator") else turns
         yield from _dialogue(task, group, _in_order(combined), split)
     notes = []
-    if lost := matched.count(None):
-        notes.append(f"{lost} of {len(matched)} labels in `annotations` belong to no turn; left out")
+    if matched[LOST]:
+        notes.append(f"{matched[LOST]} of {matched.total()} labels in `annotations` belong to no turn; left out")
+    if matched[SEVERAL]:
+        notes.append(
+            f"{matched[SEVERAL]} of {matched.total()} labels in `annotations` fit turns of several speakers, and the"
+            " first was taken; name who is annotated: only"
+        )
+    if spelled:
+        shown = ", ".join(f"{quote(name)} ({counted(count, 'turn')})" for name, count in spelled.items())
+        notes.append(f"`only` leaves out speakers that it names in another spelling: {shown}")
+    in_files = Counter(id for of_file in ids if not _restarts(of_file) for id in of_file)
+    if shared := sum(count > 1 for count in in_files.values()):
+        notes.append(
+            f"{counted(shared, 'id')} of dialogues are in several files, and are taken for different dialogues there;"
+            " if they are the same, put the files together"
+        )
     if apart:
         notes.append(
             f"the rows of {counted(apart, 'dialogue')} of {len(every)} stand apart in the file, and nothing says the"
             " order of their turns, which is taken from the file; name a column of numbers or times: turn"
         )
     return notes
+
+
+def _restarts(ids: Collection[str]) -> bool:
+    """Whether ids of dialogues are numbers from 0 or 1 on, as files count their own."""
+    return all(id.isdecimal() for id in ids) and min(map(int, ids)) <= 1
 
 
 def _check_entry(task: Task) -> None:
@@ -129,6 +165,10 @@ def _by_turn(rows: Sequence[_FileTurn], annotators: Sequence[str]) -> list[_File
 def _in_order(turns: Sequence[_FileTurn]) -> Sequence[_FileTurn]:
     """The turns by their number or time, where they have any; BadRow for one that is neither, or twice the same."""
     numbered: dict[float, _FileTurn] = {}
+    dotted = next((turn for turn in turns if DOTTED.fullmatch(turn.turn or "")), None)
+    if dotted and len({len((turn.turn or "").partition(".")[2]) for turn in turns}) > 1:
+        hint = "is no decimal, since others have fewer places; write the number behind the point alone"
+        raise BadRow(f"{dotted.where}: turn {quote(dotted.turn or '')} {hint}")
     for turn in turns:
         if turn.turn is None:
             return turns
@@ -187,36 +227,39 @@ def _of_table(task: Task, path: Path) -> Iterator[_FileTurn]:
         yield _FileTurn(where, row[text], label_text(task.label, where, [row[i] for i in label]), group, *cells)
 
 
-def _of_json(task: Task, path: Path, matched: list[int | None]) -> Iterator[_FileTurn]:
-    """Every turn of a JSON file; to ``matched`` it adds the turn of every label in a list beside the turns."""
-    columns, label_of = [column_of(task, part) for part in ("text", *PARTS)], _label_of(task)
-    missing, names = set(columns) - {ITSELF, ""}, dict[str, None]()
-    is_beside, file = bool(task.columns.get("annotations")), str(path)
-    for id, dialogue, turns, listed in _nested(task, path):
-        labels: dict[int, str] = {}
-        if listed:
-            matches = _matches(task, turns, listed)
-            matched += matches
-            for i, annotation in zip(matches, listed, strict=True):
-                if i is not None:
-                    labels[i] = label_of(f"annotation of turn {i + 1}", annotation, {})
+def _of_json(task: Task, path: Path, matched: Counter[str]) -> Iterator[_FileTurn]:
+    """Every turn of a JSON file; in ``matched`` it counts the labels in lists beside the turns by what they fit."""
+    every, is_beside = [*_nested(task, path)], bool(task.columns.get("annotations"))
+    named = {part: column_of(task, part) for part in ("text", *PARTS)}
+    parts = [_source(path, every, name, part in OF_DIALOGUES) if name else None for part, name in named.items()]
+    labels = [] if is_beside else [_source(path, every, name) for name in label_columns(task)]
+    for id, dialogue, turns, listed in every:
+        beside = _beside(task, turns, listed, matched) if listed else {}
         for i, turn in enumerate(turns):
-            where = f"{file}: dialogue {id}, turn {i + 1}"
-            if missing:
-                missing -= {name for name in missing if _value(turn, dialogue, name) is not None}
-                names.update(dict.fromkeys([*flatten(_fields(turn)), *flatten(dialogue)]) if missing else ())
-            cells = [cell(where, name, _value(turn, dialogue, name)) if name else None for name in columns]
-            text, group, *others = cells
-            label = labels.get(i, "") if is_beside else label_of(where, turn, dialogue)
-            yield _FileTurn(
-                where, text or "", label, (group or "").strip() or id, *[part and part.strip() for part in others]
-            )
-    for name in sorted(missing):
-        hint = nearest(name, names) or f"; they have {', '.join(list(names)[:8]) or 'single values, called .'}"
-        raise BadRow(f"{path}: no turn and no dialogue has {name!r}{hint}")
+            where = f"{path}: dialogue {id}, turn {i + 1}"
+            cells = zip(named.values(), parts, strict=True)
+            text, group, *others = [read and cell(where, name, read(turn, dialogue)) for name, read in cells]
+            label = beside.get(i, "") if is_beside else _label(task, where, [read(turn, dialogue) for read in labels])
+            further = [part and part.strip() for part in others]
+            yield _FileTurn(where, text or "", label, (group or "").strip() or id, *further)
 
 
-def _nested(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, Any], list[Any], list[Any]]]:
+def _source(
+    path: Path, every: Sequence[_Dialogue], name: str, is_of_dialogue: bool = False
+) -> Callable[[Any, Any], Any]:
+    """The function of a turn and its dialogue that reads a column; BadRow where nothing has it."""
+    is_outside = name != ITSELF and any(_has(dialogue, name) for _, dialogue, _, _ in every)
+    if not (is_outside and is_of_dialogue) and any(_has(turn, name) for _, _, turns, _ in every for turn in turns):
+        return lambda turn, dialogue: _value(turn, name)
+    if is_outside:
+        return lambda turn, dialogue: _value(dialogue, name)
+    fields = (_fields(value) for _, dialogue, turns, _ in every for value in (*turns, dialogue))
+    names = dict.fromkeys(inner for each in fields for inner in flatten(each))
+    hint = nearest(name, names) or f"; they have {', '.join(list(names)[:8]) or 'single values, called .'}"
+    raise BadRow(f"{path}: no turn and no dialogue has {name!r}{hint}")
+
+
+def _nested(task: Task, path: Path) -> Iterator[_Dialogue]:
     """The id (its key or number), fields, turns and annotations of every dialogue of a JSON file."""
     outside, inside = column_of(task, "dialogues"), column_of(task, "turns")
     every = _at(path, "the file", json_value(path), outside) if outside else json_value(path)
@@ -252,40 +295,44 @@ def _fields(value: Any) -> Mapping[str, Any]:  # noqa: ANN401
     return {str(number): inner for number, inner in enumerate(value)} if isinstance(value, list) else {}
 
 
-def _value(turn: Any, dialogue: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
-    if name == ITSELF:
-        return turn
-    if type(turn) is not dict or (value := turn.get(name)) is None:
-        value = value_at(_fields(turn), name)
-    return value_at(dialogue, name) if value is None else value
+def _value(holder: Any, name: str) -> Any:  # noqa: ANN401
+    if name == ITSELF or (type(holder) is dict and holder.get(name) is not None):
+        return holder if name == ITSELF else holder[name]
+    return value_at(_fields(holder), name)
 
 
-def _label_of(task: Task) -> Callable[[str, Any, Mapping[str, Any]], str]:
-    """The function that gives the label of a turn at a place from its values and its dialogue's."""
+def _has(holder: Any, name: str) -> bool:  # noqa: ANN401
+    """Whether a turn or dialogue has a column, if only as null."""
+    return name in _fields(holder) or _value(holder, name) is not None
+
+
+def _label(task: Task, where: str, values: Sequence[Any]) -> str:
+    """The label of a turn at a place from the values of its columns."""
     columns, separator = label_columns(task), task.label.separator
-
-    def label_of(where: str, turn: Any, dialogue: Mapping[str, Any]) -> str:  # noqa: ANN401
-        values = [_value(turn, dialogue, name) for name in columns]
-        if separator not in ("", LISTED) and isinstance(values[0], list):
-            return separator.join(map(str, values[0]))
-        return label_text(task.label, where, list(map(cell, [where] * len(columns), columns, values)))
-
-    return label_of
+    if separator not in ("", LISTED) and isinstance(values[0], list):
+        return separator.join(map(str, values[0]))
+    return label_text(task.label, where, list(map(cell, [where] * len(columns), columns, values)))
 
 
-def _matches(task: Task, turns: Iterable[Any], annotations: Iterable[Any]) -> list[int | None]:
-    """The turn of every annotation: the next one that has its text; None where none has."""
-    text = column_of(task, "text")
-    texts = [_plain(turn, text) for turn in turns]
-    matches: list[int | None] = []
-    start = 0
-    for annotation in annotations:
+def _beside(task: Task, turns: Sequence[Any], listed: Sequence[Any], matched: Counter[str]) -> dict[int, str]:
+    """The labels in a list beside the turns, by turn: of the next with the text and, if known, of the speaker."""
+    text, speaker, columns = column_of(task, "text"), column_of(task, "speaker"), label_columns(task)
+    labels, start, said = dict[int, str](), 0, [_plain(turn, text) for turn in turns]
+    speakers = [_value(turn, speaker) if speaker else None for turn in turns]
+    for annotation in listed:
         wanted = _plain(annotation, task.columns.get("annotation_text") or text)
-        match = texts.index(wanted, start) if wanted in texts[start:] else None
-        matches.append(match)
-        start = start if match is None else match + 1
-    return matches
+        given = _value(annotation, speaker) if speaker else None
+        may_be = task.columns.get("only") or speakers if given is None else [given]
+        fitting = [i for i in range(start, len(said)) if said[i] == wanted and speakers[i] in (None, *may_be)]
+        if fitting:
+            matched[SEVERAL if len({speakers[i] for i in fitting}) > 1 else FITTED] += 1
+            values = [_value(annotation, name) for name in columns]
+            labels[fitting[0]] = _label(task, f"annotation of turn {fitting[0] + 1}", values)
+            start = fitting[0] + 1
+        else:
+            matched[LOST] += 1
+    return labels
 
 
 def _plain(turn: object, name: str) -> str:
-    return " ".join(str(_value(turn, {}, name) or "").split())
+    return " ".join(str(_value(turn, name) or "").split())

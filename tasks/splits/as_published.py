@@ -95,7 +95,8 @@ def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | No
 
 def _parts(task: Task, sets: dict[str, tuple[Example, ...]], warnings: list[str], complete: tuple[str, ...]) -> Parts:
     """The sets, with warnings of what leaks and what classes they lack; BadInput for an empty one."""
-    check_filled(task, list(sets.values()))
+    cure = "the published sets have none: name its file or value in the entry, or take the clean split"
+    check_filled(task, list(sets.values()), cure)
     warnings += _leaks(sets["train"], sets["test"]) + missing_classes(task, sets)
     return Parts(sets["train"], sets["validation"], sets["test"], tuple(warnings), complete)
 

@@ -255,14 +255,14 @@ def _without(rows: Sequence[Example], others: Sequence[Example]) -> tuple[tuple[
     return tuple(compress(rows, (not is_repeat for is_repeat in repeats))), tuple(compress(rows, repeats))
 
 
-def check_filled(task: Task, parts: Sequence[Sequence[Example]]) -> None:
+FEW = 'give more rows or blocks, another `split_salt`, or with few rows `split = "cv5"` in the entry'
+
+
+def check_filled(task: Task, parts: Sequence[Sequence[Example]], cure: str = FEW) -> None:
     """Refuse a split without rows."""
     for name, part in zip(NAMES, parts, strict=True):
         if not part:
-            raise BadInput(
-                f"{task.id}: no row falls in the {name} split; give more rows or blocks, another `split_salt`, or with "
-                'few rows `split = "cv5"` in the entry'
-            )
+            raise BadInput(f"{task.id}: no row falls in the {name} split; {cure}")
 
 
 def missing_classes(task: Task, parts: dict[str, tuple[Example, ...]]) -> list[str]:

@@ -79,8 +79,11 @@ def test_what_either_task_gives_or_takes_moves_no_answer_about_the_pair():
     known, rng = layout(), np.random.default_rng(1)
     shift = 9 * rng.normal(size=(8, 1)) + 9 * rng.normal(size=5)
     moved = replace(known, points=known.points + shift, halves=known.halves + shift)
-    names = ["alike", "family", "pair"]
-    pd.testing.assert_frame_equal(answers(known, names), answers(moved, names), rtol=1e-6)
+    was, now = (answers(each, ["alike", "family", "pair"]) for each in (known, moved))
+    pd.testing.assert_frame_equal(
+        was[was.p.notna()], now[now.p.notna()], rtol=1e-6
+    )  # slopes on what is given are not tested
+    assert was.p.notna().sum() == 4
 
 
 def test_a_slope_on_how_alike_weights_are_is_of_a_standard_deviation():
@@ -171,6 +174,28 @@ def test_effects_of_pairs_are_measured_without_any_noise_of_training_or_items():
 def test_transfers_that_change_nothing_have_no_effects_of_pairs():
     row = answers(layout(points=np.zeros((8, 5)), halves=np.zeros((7, 2, 3, 8, 5)) + 1 / 3), ["pair"]).iloc[0]
     assert (row.estimate, row.low, row.high, row.p) == (0, 0, 0, 1)
+
+
+def test_a_seed_of_which_a_part_is_trained_takes_nothing_from_the_seeds_that_are_whole():
+    halves = np.random.default_rng(5).normal(size=(8, 5)) + 0.3 * np.random.default_rng(6).normal(size=(7, 2, 3, 8, 5))
+    two = answers(layout(halves=halves[:, :, :2]), ["pair"])
+    partly = halves.copy()
+    partly[:, :, 2, :, 1:] = np.nan  # of the third seed, a column
+    pd.testing.assert_frame_equal(answers(layout(halves=partly), ["pair"]), two)
+    pd.testing.assert_frame_equal(answers(layout(halves=partly[:, :, [2, 0, 1]]), ["pair"]), two)
+    row = answers(layout(halves=partly[:, :, 1:]), ["pair"]).iloc[0]
+    assert row.why_not == "too few pairs have two seeds" and np.isnan(row.estimate)
+
+
+def test_what_targets_take_in_different_measure_is_no_pair_once_their_slopes_are_free():
+    rng = np.random.default_rng(7)
+    scaled = 4 * rng.normal(size=(8, 1)) * rng.random(5)
+    whole, freed = answers(layout(halves=scaled + np.zeros((7, 2, 2, 8, 5))), ["pair"]).itertuples()
+    assert whole.estimate > 0.5 and whole.p <= 0.05
+    assert freed.estimate < 0.1 * whole.estimate and np.isnan(freed.p) and np.isnan(freed.p_corrected)
+    noise = rng.normal(size=(7, 2, 2, 8, 5))
+    whole, freed = answers(layout(halves=scaled + 0.1 * rng.normal(size=(8, 5)) + 0.01 * noise), ["pair"]).itertuples()
+    assert 0.05 < freed.estimate < 0.2 < whole.estimate, "what is left is of the pairs"
 
 
 def test_changes_of_sign_are_counted_as_by_hand():

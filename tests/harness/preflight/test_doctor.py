@@ -67,7 +67,7 @@ def test_versions_other_than_the_constraints_are_named_and_missing_packages_are_
     ("names", "is_for_cuda", "driver", "hidden", "state", "said"),
     [
         (["H200", "H200"], True, "550.1", None, OK, "2 GPU: H200; driver 550.1"),
-        (["NVIDIA H200"], True, "550.1", None, OK, "driver 550.1; `study plan` has its measured rates"),
+        (["NVIDIA H200"], True, "550.1", None, OK, "driver 550.1; `plan` has its measured rates"),
         ([], True, None, None, OK, "no NVIDIA driver"),
         ([], False, "550.1", None, WARNING, "torch is built without CUDA"),
         ([], True, "550.1", "", WARNING, "CUDA_VISIBLE_DEVICES is ''"),

@@ -146,6 +146,7 @@ def test_rows_that_cannot_be_read_come_with_a_reason_and_the_others_whole(tmp_pa
         ("text,text\na,b\n", {}, "has 2 columns 'text'"),
         ("text\na\n", {"encoding": "utf-9"}, "--encoding 'utf-9' is not known"),
         ("text\na\n", {"form": "xml"}, "--format 'xml' is not one of csv, tsv"),
+        ("text\na\n", {"form": "lines", "id": "id"}, "is read as a text a line, so it has no column for --id"),
         ("text\na\n", {"encoding": "utf-16"}, "is not utf-16; say --encoding"),
         ("text\na\n", {"form": "parquet"}, "cannot be read as parquet"),
     ],

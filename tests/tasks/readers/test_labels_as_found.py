@@ -85,12 +85,29 @@ def test_an_empty_label_points_to_drop_labels_and_that_counts_them(tmp_path):
 def test_a_label_that_the_entry_lists_and_no_row_has_is_named(tmp_path):
     more = 'kind = "binary"\nrelabel = { hot = "yes", Warm = "yes" }\nrelabel_rest = "no"\ndrop_labels = ["", "n/a"]\n'
     (note,) = read_task(a_task(tmp_path, ["hot", "warm", "cold"] * 3, more), tmp_path).notes[:1]
-    assert note == "`relabel` lists labels that no row has: 'Warm'"
+    assert note == "`relabel` lists 'Warm', which no row has as its label; did you mean 'warm'?"
     assert read_task(a_task(tmp_path, ["hot", "warm", "N/A"], more), tmp_path).notes[1:] == (
-        "`drop_labels` lists labels that no row has: 'n/a'",
+        "`drop_labels` lists 'n/a', which no row has as its label",
     )
     several = more.replace("binary", "multilabel") + 'separator = "|"\n'
     assert read_task(a_task(tmp_path, ["hot|Warm", "n/a", "cold"], several), tmp_path).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "note"),
+    [
+        ("text;label;group\nnan;a;1\nyes;b;2\n", "", "1 text and 0 earlier turns read 'nan' or the like"),
+        ("text;label;group\n['x', 'y'];a;1\n['z'];b;2\n", "", "each text is a list as Python or JSON writes it"),
+        ("text;label;group\nx;a;1.22346E+17\ny;b;1.22347E+17\n", "", "2 groups as a spreadsheet rounds numbers"),
+        ("text;label;group\nx;a;12\ny;b;12.0\n", "", "1 group with and without .0"),
+        ("text;label;group\n\x93x;a;1\ny;b;2\n", 'encoding = "latin-1"\n', '1 text with control characters'),
+    ],
+)  # fmt: skip
+def test_what_a_program_may_have_done_to_a_table_is_said(tmp_path, content, more, note):
+    written(tmp_path, content.encode("latin-1"))
+    task = own_task(tmp_path, f'{ENTRY}delimiter = ";"\nkind = "binary"\ngroup = "group"\n{more}')
+    (said,) = read_task(task, tmp_path).notes
+    assert said.startswith(note)
 
 
 def official(folder, more, *, column=False, sets=("train", "dev", "test")):

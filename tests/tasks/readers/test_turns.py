@@ -123,6 +123,10 @@ def test_who_speaks_first_is_the_speaker_unless_roles_say_who_is(tmp_path):
 
 BY_ID = {id: {"dialog": named(turns)} for id, turns in DIALOGUES.items()}
 UNLABELLED = {id: {"dialog": [{"who": who, "said": text} for who, text, _ in turns]} for id, turns in DIALOGUES.items()}
+NUMBERED = {
+    id: {"dialog": [{**turn, "id": "u1", "move": turn["move"] or None} for turn in each["dialog"]]}
+    for id, each in BY_ID.items()
+}
 MARKS = {id: {"marks": [[f" {text}", move] for _, text, move in turns if move]} for id, turns in DIALOGUES.items()}
 
 
@@ -133,8 +137,12 @@ MARKS = {id: {"marks": [[f" {text}", move] for _, text, move in turns if move]} 
         (BY_ID, ""),
         ({"meta": {"version": 1}, "data": {"logs": BY_ID}}, 'dialogues = "data.logs"\n'),
         ({id: UNLABELLED[id] | MARKS[id] for id in MARKS}, 'annotations = "marks"\nannotation_text = "0"\n'),
+        ([{"id": id, "move": "sad", **each} for id, each in NUMBERED.items()], 'group = "id"\n'),
     ],
-    ids=["a list of dialogues", "an object of dialogues", "dialogues inside an object", "labels beside the turns"],
+    ids=[
+        *("a list of dialogues", "an object of dialogues", "dialogues inside an object", "labels beside the turns"),
+        "turns with an id, and dialogues with a label of their own",
+    ],
 )
 def test_nested_json_is_read_as_the_table_is(tmp_path, value, more):
     write_json(tmp_path / "talk.json", value)
@@ -143,6 +151,42 @@ def test_nested_json_is_read_as_the_table_is(tmp_path, value, more):
     task, examples, notes = read_task(task, tmp_path)
     assert told(examples, task) == by_hand(DIALOGUES)
     assert not [note for note in notes if "belong to no turn" in note]
+
+
+def test_dialogues_a_line_are_read_as_a_list_of_them(tmp_path):
+    lines = [json.dumps({"id": id, **dialogue}) for id, dialogue in BY_ID.items()]
+    (tmp_path / "talk.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    task = task_of(tmp_path, NESTED + 'group = "id"\n' + DROP, files=("talk.jsonl",))
+    task, examples, _ = read_task(task, tmp_path)
+    assert told(examples, task) == by_hand(DIALOGUES)
+
+
+def test_labels_beside_equal_turns_are_those_of_who_is_annotated(tmp_path):
+    turns = [{"who": who, "said": "Okay."} for who in ("client", "helper", "client", "helper")]
+    marks = [{"said": "Okay.", "move": "agree"}, {"said": "Okay.", "move": "end"}]
+    beside = 'annotations = "marks"\n'
+    for more, each in (('only = ["helper"]\n', marks), ("", [{**mark, "who": "helper"} for mark in marks])):
+        write_json(tmp_path / "talk.json", [{"dialog": turns, "marks": each}])
+        task = task_of(tmp_path, NESTED + beside + DROP + more, files=("talk.json",))
+        task, examples, notes = read_task(task, tmp_path)
+        assert [(len(row.context), task.label.classes[row.label]) for row in examples] == [(1, "agree"), (3, "end")]
+        assert not [note for note in notes if "annotations" in note]
+    write_json(tmp_path / "talk.json", [{"dialog": turns, "marks": marks}])
+    notes = read_task(task_of(tmp_path, NESTED + beside + DROP, files=("talk.json",)), tmp_path).notes
+    assert "2 of 2 labels in `annotations` fit turns of several speakers, and the first was taken" in "\n".join(notes)
+
+
+def test_speakers_in_another_spelling_and_dialogues_in_two_files_are_said(tmp_path):
+    rows = rows_of_table({id: [(who, text, "x" + who) for who, text, _ in turns] for id, turns in DIALOGUES.items()})
+    capital = [(*row[:2], row[2].title() if row[0] == "d2" else row[2], *row[3:]) for row in rows]
+    write_table(tmp_path / "talk.csv", capital)
+    write_table(tmp_path / "more.csv", [row for row in rows if row[0] == "d7"])
+    more, files = TABLE + 'only = ["client", "helper"]\n', ("talk.csv", "more.csv")
+    notes = "\n".join(read_task(task_of(tmp_path, more, files=files), tmp_path).notes)
+    assert (
+        "`only` leaves out speakers that it names in another spelling: 'Helper' (2 turns), 'Client' (1 turn)" in notes
+    )
+    assert "1 id of dialogues are in several files" in notes
 
 
 def test_a_list_of_lists_of_pairs_and_a_list_of_strings_are_dialogues(tmp_path):
@@ -248,6 +292,7 @@ def test_annotators_that_contradict_each_other_on_a_turn_are_refused(tmp_path, s
         ('roles = { client = "boss" }\n', None, "`roles` has 'boss'; a role is speaker or listener"),
         ('dialogues = "logs"\n', None, "`dialogues` is for nested JSON"),
         ("", ("d7,2", "d7,1"), r"talk.csv:3: turn 1 of its dialogue is at "),
+        ("", ("d7,1", "d7,1.10"), "talk.csv:2: turn '1.10' is no decimal, since others have fewer places; write the"),
         ("", ("d7,2", "d7,two"), "talk.csv:3: turn 'two' is no number or ISO time; mend the row, or leave `turn` out"),
         ("", ("d7,2", ",2"), "talk.csv:3: dialogue is empty; every turn names its dialogue"),
     ],
