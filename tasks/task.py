@@ -305,7 +305,11 @@ class Columns(TypedDict, total=False):
     fallback_files: Annotated[Texts, "smaller files that are read while `files` are not all there; a warning says so"]
     encoding: Annotated[str, "Python's name of the encoding; default: utf-8, with or without byte order mark"]
     delimiter: Annotated[str, "character between cells; default: comma for .csv, tab for .tsv"]
-    escape: Annotated[str, 'character that takes the next one as it is, as in `\\"`; default: none, quotes are doubled']
+    escape: Annotated[
+        str,
+        'character that takes the next one as it is, as in `\\"`; by default quotes are doubled; `none` where quotes'
+        " are letters as others",
+    ]
     skip_empty: Annotated[bool, "true leaves rows without a text out; otherwise they are an error"]
     unique_by: Annotated[Texts, "columns; of rows that are equal in all of them the first is kept"]
     rationale: Annotated[str, "column of the spans of the text that support the label, between |"]

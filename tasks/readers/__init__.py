@@ -108,7 +108,8 @@ def _doubts(task: Task, rows: Sequence[Example]) -> Iterator[str]:
         yield f'{counted(odd, "text")} with control characters, as of another encoding; try encoding = "cp1252"'
     is_tsv = any(".tsv" in name for name in task.files)
     if is_tsv and (swallowed := sum("\t" in text and "\n" in text for text in texts)):
-        yield f"{counted(swallowed, 'text')} with tabs and ends of lines: a quote that opens a cell took rows in"
+        which = f"{counted(swallowed, 'text')} with tabs and ends of lines"
+        yield f'{which}, as where a quote that is a letter opens a cell; then write escape = "none"'
     names = {name for row in rows for name in (row.group, row.block)}
     if rounded := sum(ROUNDED.search(name) is not None for name in names):
         yield f"{counted(rounded, 'group')} as a spreadsheet rounds numbers (1.2E+17): several may be called alike"

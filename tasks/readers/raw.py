@@ -202,6 +202,9 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SEPARATOR_LINE = re.compile(r"\ufeff?\"?sep=(.)\"?\r?\n?", re.IGNORECASE)  # what spreadsheets put above the header
 
 
+AS_LETTERS = "none"  # an escape of quotes that quote nothing
+
+
 class Dialect(NamedTuple):
     """How text becomes cells: the character between them, one that takes the next as it is, and whether names lead."""
 
@@ -241,9 +244,11 @@ def _records(path: Path, file: TextIO, dialect: Dialect) -> Iterator[tuple[int, 
     skipped = int(bool(named))
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise BadEntry(f"{path}: delimiter {delimiter!r} cannot separate cells; give one other character")
+    quoted: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if escape == AS_LETTERS else {}
+    escape = "" if quoted else escape
     if escape and (len(escape) != 1 or escape in f'"\r\n{delimiter}'):
         raise BadEntry(f"{path}: escape {escape!r} cannot escape quotes; give one other character, such as a backslash")
-    reader = csv.reader(lines, delimiter=delimiter, escapechar=escape or None, strict=True)
+    reader = csv.reader(lines, delimiter=delimiter, escapechar=escape or None, strict=True, **quoted)
     start = 1 + skipped
     try:
         for cells in reader:
@@ -251,7 +256,8 @@ def _records(path: Path, file: TextIO, dialect: Dialect) -> Iterator[tuple[int, 
                 yield start, cells
             start = reader.line_num + 1 + skipped
     except csv.Error as error:
-        hint = "" if escape else '; escaped by a backslash they need `escape = "\\\\"` in the entry'
+        hint = f'; escaped by a backslash they need `escape = "\\\\"` in the entry, as plain letters "{AS_LETTERS}"'
+        hint = "" if escape else hint
         raise BadRow(
             f"{path}:{start}: not valid quoting ({error}); is a quote left open or not doubled?{hint}"
         ) from None

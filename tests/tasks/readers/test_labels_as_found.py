@@ -110,6 +110,14 @@ def test_what_a_program_may_have_done_to_a_table_is_said(tmp_path, content, more
     assert said.startswith(note)
 
 
+def test_quotes_that_quote_nothing_are_letters_where_the_entry_says_so(tmp_path):
+    lines = 'text\tlabel\n"so he said\tno\nand left"\tyes\n"quite" so\tno\n'
+    entry = ENTRY.replace("my.csv", "my.tsv") + 'kind = "binary"\n'
+    assert "as plain letters" in refusal(read, own_task(written(tmp_path, lines, "my.tsv"), entry), tmp_path)
+    texts = [row.text for row in read(own_task(tmp_path, entry + 'escape = "none"\n'), tmp_path)]
+    assert texts == ['"so he said', 'and left"', '"quite" so']
+
+
 def official(folder, more, *, column=False, sets=("train", "dev", "test")):
     """Three files of 60, 20 and 30 rows, or one file with a column of their names."""
     sizes = {"train": 60, "dev": 20, "test": 30, "Validation": 20, "": 5}
