@@ -76,6 +76,8 @@ def read_task(task: Task, data: Path) -> TaskRows:
         kept = list(rows)
         notes += filter(None, [spelling_note(task.label, kept)])
         task = _fill_classes(task, kept)
+        if gaps := [name for name in task.label.classes if name.casefold() in ("na", *NO_TEXT)]:
+            notes.append(f"the class {gaps[0]!r} may mean that there is no label; then name it in `drop_labels`")
         rows = _consumed(kept)
     checked, skipped = examples(task, rows)
     if uses_fallback(task, data):

@@ -229,7 +229,10 @@ def from_delimited(path: Path, file: TextIO, wanted: Cells | None, dialect: Dial
     rows, lines = [], array("Q")
     for line, cells in records if dialect.has_header else chain([first], records):
         if len(cells) != len(header):
-            raise BadRow(f"{path}:{line}: {len(cells)} cells where the first line has {len(header)}; check its quotes")
+            cure = "check its quotes"
+            if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), "")):
+                cure = f"its names have {mark!r} between them: save it with commas, or name it as `delimiter`"
+            raise BadRow(f"{path}:{line}: {len(cells)} cells where the first line has {len(header)}; {cure}")
         rows.append(pick(cells))
         lines.append(line)
     return Raw(path, kept, rows, lines)

@@ -46,6 +46,12 @@ def test_ratings_of_a_task_that_is_none_are_said_to_count_nowhere(tmp_path, caps
     assert capsys.readouterr().out.count(line) == 1
 
 
+def test_a_sheet_that_was_saved_with_semicolons_is_refused_with_what_stands_between_its_names(tmp_path):
+    (tmp_path / "C.csv").write_text("task;construct;rater;value\nmine;link;C;4\nmine;link;D;4,5\n", encoding="utf-8")
+    with pytest.raises(BadRow, match=r"C\.csv:3: .* its names have ';' between them: save it with commas"):
+        ratings([tmp_path / "C.csv"])
+
+
 def test_the_same_judgement_in_two_files_is_refused(tmp_path):
     files = [write(tmp_path / f"{name}.csv", "mine,link,C,4") for name in ("one", "two")]
     with pytest.raises(BadRow, match=r"two\.csv:2: C rated mine on link at .*one\.csv:2 too"):

@@ -100,6 +100,7 @@ def test_a_label_that_the_entry_lists_and_no_row_has_is_named(tmp_path):
         ("text;label;group\n['x', 'y'];a;1\n['z'];b;2\n", "", "each text is a list as Python or JSON writes it"),
         ("text;label;group\nx;a;1.22346E+17\ny;b;1.22347E+17\n", "", "2 groups as a spreadsheet rounds numbers"),
         ("text;label;group\nx;a;12\ny;b;12.0\n", "", "1 group with and without .0"),
+        ("text;label;group\nx;a;1\ny;N/A;2\n", "", "the class 'N/A' may mean that there is no label"),
         ("text;label;group\n\x93x;a;1\ny;b;2\n", 'encoding = "latin-1"\n', '1 text with control characters'),
     ],
 )  # fmt: skip
