@@ -318,7 +318,7 @@ def of_family(layout: Rectangle) -> Iterator[PartAnswer]:
 
 def of_pair(layout: Rectangle) -> Iterator[PartAnswer]:
     """The standard deviation of what belongs to the pair alone, over families of intermediates."""
-    part, unit = "effects of pairs", "points, standard deviation; p one-sided"
+    part, unit = "effects of pairs", "points, standard deviation"
     seeds, mask = replicated(layout)
     has_pairs = np.asarray(mask.any(axis=1))
     family = layout.families([task for task, has in zip(layout.intermediates, has_pairs, strict=True) if has])
@@ -337,7 +337,7 @@ def of_pair(layout: Rectangle) -> Iterator[PartAnswer]:
     half = float(stdtrit(families - 1, 1 - LEVEL / 2)) * error
     seen = smallest_visible(error, families - 1, one_sided=True)
     middle, low, high, visible = np.sqrt(np.maximum([estimate, estimate - half, estimate + half, seen], 0)).tolist()
-    yield PartAnswer(part, unit, middle, low, high, flipped_p(sums), visible, families)
+    yield PartAnswer(part, f"{unit}; p one-sided", middle, low, high, flipped_p(sums), visible, families)
     sums, scale = pair_sums(halves, mask, layout.weights, family, are_slopes_free=True)
     if scale > ROUNDING * mask.sum():
         freed = float(np.sqrt(max(sums.sum() / scale, 0)))

@@ -68,7 +68,7 @@ def test_a_licence_says_what_may_be_shared_and_an_unknown_one_is_to_be_read(lice
 
 def test_every_entry_is_complete_and_used_and_every_method_and_licence_has_its_own():
     rules = [references.GAINS, references.RATINGS, references.EXPLAINED, references.SIMILARITIES, references.METHODS]
-    rules += [references.MERGES]
+    rules += [references.MERGES, references.SYSTEMS]
     named = {key for rule in [*rules, references.BACKBONES] for keys in rule.values() for key in keys}
     named |= {key for _, keys in (*references.LOSSES.values(), references.DEFERRED) for key in keys}
     named |= {references.LIBRARY, references.ADAMW, references.OPTUNA, *references.THE_PAPER}

@@ -94,7 +94,8 @@ def test_a_driver_is_known_by_its_program_command_study_and_store(sleeping, tmp_
     assert drivers("toy", root) == ([process.pid] if is_ours else [])
 
 
-def test_a_trial_run_is_cancelled_by_itself(sleeping, cancel, toy, tmp_path):
+def test_a_trial_run_is_cancelled_by_itself(sleeping, cancel, toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 60.0)
     (tmp_path / "toy.toml").write_text('tasks = ["epitome_er"]\n')
     whole = sleeping("run", "toy", "--store", str(toy.root))
     trial = sleeping("run", "toy", "--smoke", "--store", str(toy.root))
