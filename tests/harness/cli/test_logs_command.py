@@ -104,6 +104,16 @@ def test_cells_that_several_or_none_fit_are_refused_with_keys_or_the_nearest_nam
     assert f"{KEYS[PAIR][:12]} two -> one, seed 1, full (more)" in err
     assert json.loads(logs("two->one", "--seed", "2", "--json")[1])["key"] == KEYS[PAIR][::-1]
     assert json.loads(logs("two->one", "--json", study=["toy"])[1])["key"] == KEYS[PAIR]
+    floor = {
+        **MANIFEST["cells"][0],
+        "role": "system",
+        "intermediate": None,
+        "target": "one",
+        "key": "f" * 64,
+        "system": "majority",
+    }
+    toy.write_manifest("toy", {**MANIFEST, "cells": [floor, *MANIFEST["cells"]]})
+    assert json.loads(logs("one", "--json", study=["toy"])[1])["key"] == KEYS["one", None], "not its floor"
     code, _, err = logs("onee")
     assert code == 2
     assert "has no cell 'onee'; did you mean 'one'" in err

@@ -46,6 +46,7 @@ REFUSED = [
     ("slurm.time=0", r"slurm\.time "),
     ('slurm.extra={"qos\\n" = "x"}', r"slurm\.extra "),
     ('slurm.extra={qos = "x\\ny"}', r"slurm\.extra "),
+    ('slurm.extra={dependency = "3"}', "dependency is what this project sets itself"),
     ('slurm.setup=["one\\ntwo"]', r"slurm\.setup[ \[]"),
     ("ray.gpus=-0.5", r"ray\.gpus "),
     # adapters and ways of training
