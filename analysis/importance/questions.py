@@ -341,9 +341,7 @@ def of_pair(layout: Rectangle) -> Iterator[PartAnswer]:
     sums, scale = pair_sums(halves, mask, layout.weights, family, are_slopes_free=True)
     if scale > ROUNDING * mask.sum():
         freed = float(np.sqrt(max(sums.sum() / scale, 0)))
-        yield PartAnswer(
-            f"{part}, a slope of each target on what intermediates give aside", unit, freed, units=families
-        )
+        yield PartAnswer(f"{part} beyond slopes of targets", unit, freed, units=families)
 
 
 def replicated(layout: Rectangle) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -418,6 +418,6 @@ def _answer(row: Mapping[str, Any]) -> str:
 
 def _range(without: pd.DataFrame) -> str:
     """The least and the largest estimate without a family, with its p."""
-    estimates = without.dropna(subset=["estimate"]).sort_values("estimate", kind="stable")
+    estimates = without.dropna(subset=["estimate", "p_corrected"]).sort_values("estimate", kind="stable")
     ends = [estimates.iloc[0], estimates.iloc[-1]] if len(estimates) else []
     return " to ".join(f"{number(row.estimate, 2)} (p {p_text(row.p_corrected)} without {row.without})" for row in ends)

@@ -299,6 +299,8 @@ def test_a_page_answers_what_its_study_declared_and_no_other_question(study, tmp
     assert questions.QUESTIONS["pair"] in text and "cannot be answered: not measured for every pair" in text
     assert set(section.frames["declared_without"].without) == {"x", "y", "z"}
     assert declared(study, replace(asked, primary=UNDECLARED), None) is None
+    (freed,) = [line for line in text.splitlines() if "effects of pairs beyond slopes of targets" in line]
+    assert freed.endswith("| an estimate, not tested |") and "(p" not in freed
 
 
 def test_cells_that_a_declaration_leaves_out_are_not_asked(study, tmp_path):
