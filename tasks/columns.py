@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
+from tasks.readers import NO_TEXT
 from tasks.readers.labels import normalise
 from tasks.readers.raw import Raw
 from tasks.readers.rows import SETS
@@ -25,7 +26,7 @@ OF_TIMES = ("time", "timestamp", "datetime", "date", "created", "sent", "posted"
 OF_SPEAKERS = ("speaker", "role", "interlocutor", "author", "who", "sender", "actor", "participant", "person")
 OF_ANNOTATORS = ("annotator", "rater", "coder", "worker", "labeler", "labeller", "judge")
 MISSING = (  # as a class: no label, or a class of its own
-    *("n/a", "n.a.", "k.a.", "#n/a", "#nv", "<na>", "na", "none", "null", "nan", "nat", "-", "--", "?", "missing"),
+    *(*NO_TEXT, "n.a.", "k.a.", "#nv", "na", "none", "-", "--", "?", "missing"),
     *("not rated", "not annotated", "unlabeled", "unlabelled"),
 )
 SCALES = (  # words of scales, lowest first

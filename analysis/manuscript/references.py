@@ -169,7 +169,7 @@ def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     # What trained them, as far as records say it.
     yield TRAINING, "adapters library", (LIBRARY,)
     if subject.stored:
-        kinds = dict.fromkeys(record.spec.get("system", FLOORS[0]) for record in subject.stored.records)
+        kinds = dict.fromkeys(record.spec["system"] for record in subject.stored.records if "system" in record.spec)
         yield from ((SYSTEM, kind, SYSTEMS.get(kind, ())) for kind in kinds if kind not in FLOORS)
         yield TRAINING, "AdamW", (ADAMW,)
         losses = [record.spec["loss"] for record in subject.stored.records if "loss" in record.spec]

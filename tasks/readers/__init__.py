@@ -97,7 +97,7 @@ def read_task(task: Task, data: Path) -> TaskRows:
 
 def _doubts(task: Task, rows: Sequence[Example]) -> Iterator[str]:
     """Notes on texts that stand for none or are no prose, and on names of groups that a program has written anew."""
-    texts, earlier = [row.text for row in rows], [turn.text for row in rows for turn in row.context]
+    texts, earlier = [row.text for row in rows], (turn.text for row in rows for turn in row.context)
     none = [sum(len(text) <= 4 and text.casefold() in NO_TEXT for text in each) for each in (texts, earlier)]
     if any(none):
         both = f"{counted(none[0], 'text')} and {counted(none[1], 'earlier turn')}"

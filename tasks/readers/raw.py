@@ -496,7 +496,7 @@ def json_value(path: Path) -> Any:  # noqa: ANN401  (whatever the file holds)
     """The value that a JSON file holds, of JSON Lines the list of them; BadRow names the line where it is none."""
     text = read_text(path, "utf-8", "\n", lambda file: file.read())
     if path.suffix in (".jsonl", ".ndjson"):
-        text = f"[{text.strip().replace(chr(10), f',{chr(10)}')}]"
+        text = "[" + ",\n".join(filter(str.strip, text.split("\n"))) + "]"
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

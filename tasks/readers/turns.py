@@ -52,11 +52,8 @@ class _FileTurn(NamedTuple):
 PARTS = _FileTurn._fields[3:]
 _Dialogue = tuple[str, Mapping[str, Any], list[Any], list[Any]]  # id, fields, turns, annotations
 OF_DIALOGUES = ("group", "block")  # parts that a turn may have under the same name for itself
-LOST, SEVERAL, FITTED = (
-    "lost",
-    "several",
-    "fitted",
-)  # a label beside the turns: of no turn, of turns of several speakers
+LABEL = "label"  # a column that is no part
+LOST, SEVERAL, FITTED = "lost", "several", "fitted"  # labels beside turns: of none, of several speakers', of one
 DOTTED = re.compile(r"[0-9]+\.[0-9]*0")  # where others have fewer places, it is no decimal: 1.9, 1.10
 
 
@@ -231,8 +228,8 @@ def _of_json(task: Task, path: Path, matched: Counter[str]) -> Iterator[_FileTur
     """Every turn of a JSON file; in ``matched`` it counts the labels in lists beside the turns by what they fit."""
     every, is_beside = [*_nested(task, path)], bool(task.columns.get("annotations"))
     named = {part: column_of(task, part) for part in ("text", *PARTS)}
-    parts = [_source(path, every, name, part in OF_DIALOGUES) if name else None for part, name in named.items()]
-    labels = [] if is_beside else [_source(path, every, name) for name in label_columns(task)]
+    parts = [_source(path, every, part, name) if name else None for part, name in named.items()]
+    labels = [] if is_beside else [_source(path, every, LABEL, name) for name in label_columns(task)]
     for id, dialogue, turns, listed in every:
         beside = _beside(task, turns, listed, matched) if listed else {}
         for i, turn in enumerate(turns):
@@ -244,14 +241,14 @@ def _of_json(task: Task, path: Path, matched: Counter[str]) -> Iterator[_FileTur
             yield _FileTurn(where, text or "", label, (group or "").strip() or id, *further)
 
 
-def _source(
-    path: Path, every: Sequence[_Dialogue], name: str, is_of_dialogue: bool = False
-) -> Callable[[Any, Any], Any]:
-    """The function of a turn and its dialogue that reads a column; BadRow where nothing has it."""
+def _source(path: Path, every: Sequence[_Dialogue], part: str, name: str) -> Callable[[Any, Any], Any]:
+    """The function of a turn and its dialogue that reads a part's column; BadRow where nothing has it, but a label."""
     is_outside = name != ITSELF and any(_has(dialogue, name) for _, dialogue, _, _ in every)
-    if not (is_outside and is_of_dialogue) and any(_has(turn, name) for _, _, turns, _ in every for turn in turns):
+    if not (is_outside and part in OF_DIALOGUES) and any(
+        _has(turn, name) for _, _, turns, _ in every for turn in turns
+    ):
         return lambda turn, dialogue: _value(turn, name)
-    if is_outside:
+    if is_outside or part == LABEL:  # a file may have no labels
         return lambda turn, dialogue: _value(dialogue, name)
     fields = (_fields(value) for _, dialogue, turns, _ in every for value in (*turns, dialogue))
     names = dict.fromkeys(inner for each in fields for inner in flatten(each))
@@ -296,9 +293,10 @@ def _fields(value: Any) -> Mapping[str, Any]:  # noqa: ANN401
 
 
 def _value(holder: Any, name: str) -> Any:  # noqa: ANN401
-    if name == ITSELF or (type(holder) is dict and holder.get(name) is not None):
-        return holder if name == ITSELF else holder[name]
-    return value_at(_fields(holder), name)
+    if name == ITSELF:
+        return holder
+    value = holder.get(name) if type(holder) is dict else None
+    return value_at(_fields(holder), name) if value is None else value
 
 
 def _has(holder: Any, name: str) -> bool:  # noqa: ANN401

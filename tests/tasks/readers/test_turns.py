@@ -159,6 +159,9 @@ def test_dialogues_a_line_are_read_as_a_list_of_them(tmp_path):
     task = task_of(tmp_path, NESTED + 'group = "id"\n' + DROP, files=("talk.jsonl",))
     task, examples, _ = read_task(task, tmp_path)
     assert told(examples, task) == by_hand(DIALOGUES)
+    (tmp_path / "more.jsonl").write_text(json.dumps({"id": "x", **UNLABELLED["d2"]}) + "\n\n", encoding="utf-8")
+    task = task_of(tmp_path, NESTED + 'group = "id"\n' + DROP, files=("talk.jsonl", "more.jsonl"))
+    assert len(read(task, tmp_path)) == len(examples), "a file without labels has no rows, and is no error"
 
 
 def test_labels_beside_equal_turns_are_those_of_who_is_annotated(tmp_path):
