@@ -13,7 +13,8 @@ moved towards the mean of all T, as far as they are alike (empirical Bayes, Smyt
 Bayes methods for assessing differential expression in microarray experiments", section 6). The second belongs to all
 gains of the column and holds the baseline, which keeps what it alone has shown, with S - 1 degrees of freedom: a
 baseline may vary more than its transfers, and does where they help. What a seed does to all cells alike cancels in
-both. The sum has the degrees of freedom of Satterthwaite (1946).
+both. The sum has the degrees of freedom of Satterthwaite (1946). A transfer of which a run collapsed tells nothing of
+how far runs that learn differ: it is none of the T, and what seeds add to its gain is what its own runs show.
 
 With one seed an interval and a p hold for that run, so where an intermediate does nothing some gains are "significant"
 all the same. How many depends on how far runs differ, which one seed cannot say; the sentence beside such counts gives
@@ -55,9 +56,10 @@ FLOOR = 1e-5  # of the mean variance: logarithms of smaller ones would decide ho
 
 @dataclass(frozen=True)
 class Peers:
-    """Scores of the transfers of a column, by name and seed; an undefined one takes no part."""
+    """Scores of the transfers of a column, by name and seed; an undefined one takes no part, nor one that collapsed."""
 
     scores: Mapping[Hashable, Mapping[int, float]]
+    collapsed: Collection[Hashable] = ()
     parts: dict[tuple[tuple[int, ...], bytes], Mapping[Hashable, Sequence[Spread]]] = field(default_factory=dict)
 
     def spreads(self, name: Hashable, seeds: Sequence[int], base: FloatArray) -> Sequence[Spread]:
@@ -67,11 +69,13 @@ class Peers:
         """
         key = (tuple(seeds), base.tobytes())
         if key not in self.parts:
-            rows = {peer: [runs.get(seed, np.nan) for seed in seeds] for peer, runs in self.scores.items()}
+            rows = {peer: np.array([runs.get(seed, np.nan) for seed in seeds]) for peer, runs in self.scores.items()}
             complete = {peer: row for peer, row in rows.items() if np.isfinite(row).all()}
-            enough = len(seeds) > 1 and len(complete) > 1 and np.isfinite(base).all()
-            parts = pooled_spreads(np.array(list(complete.values())), base) if enough else []
-            self.parts[key] = dict(zip(complete, parts, strict=False))
+            alike = [peer for peer in complete if peer not in self.collapsed]
+            enough = len(seeds) > 1 and len(alike) > 1 and np.isfinite(base).all()
+            own = {peer: seed_spreads(row, base) for peer, row in complete.items()} if enough else {}
+            parts = pooled_spreads(np.array([complete[peer] for peer in alike]), base) if enough else []
+            self.parts[key] = {**own, **dict(zip(alike, parts, strict=False))}
         return self.parts[key].get(name, ())
 
 
@@ -247,7 +251,8 @@ class PairGrid:
         if where not in self._peers:
             pairs = self._of_column[where]
             column = whole or self._column(where, pairs, 1, 0)
-            self._peers[where] = Peers({_name(pair): _scores(pair, column) for pair in pairs} if column else {})
+            scores = {_name(pair): _scores(pair, column) for pair in pairs} if column else {}
+            self._peers[where] = Peers(scores, [_name(pair) for pair in pairs if _is_any_collapsed(pair.cells)])
         return self._peers[where]
 
     def _data_set(self, where: Where) -> str:

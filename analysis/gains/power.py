@@ -11,8 +11,9 @@ anything is trained, is the same of a transfer that changes nothing but what it 
 
 With S seeds of a transfer and N >= S of its baseline, e^2 is V + s2(T - B S / N) / S + s2(B) (N - S) / N^2, in the
 terms of ``analysis.gains.significance``: V comes from the study's gains, the variances between seeds and their
-covariance from its scores, pooled over the transfers of a target, of which the part of a transfer about their mean has
-(T - 1) (S - 1) degrees of freedom (``analysis.gains.pairs``; their covariance is taken to be that with the baseline).
+covariance from its scores, pooled over a target's transfers that did not collapse, of which the part of a transfer
+about their mean has (T - 1) (S - 1) degrees of freedom (``analysis.gains.pairs``; their covariance is taken to be that
+with the baseline).
 With one seed of a transfer e^2 is V + s2(B) (1 + 1 / N), and its test is a sum of two t, whose bound lies between those
 of either: the fewer degrees of freedom are taken. Variances between few seeds promise too much, since one that is too
 small adds more to what is found than one that is too large takes away: they are multiplied by what makes their root
@@ -249,7 +250,8 @@ def _between_seeds(scores: pd.DataFrame) -> dict[str, Any]:
     points = scores.assign(points=100 * scores.score).pivot_table(
         index="seed", columns=scores.intermediate.fillna(""), values="points", dropna=False
     )
-    alone, transfers = points[""].dropna(), points.drop(columns="")
+    collapsed = scores[scores.collapsed.fillna(False).astype(bool)].intermediate.dropna().unique()
+    alone, transfers = points[""].dropna(), points.drop(columns=["", *collapsed])
     facts: dict[str, Any] = {"n_seeds": len(alone), "baseline": alone.var(ddof=1) if len(alone) > 1 else np.nan}
     both = [pd.concat([points[""], transfer], axis=1).dropna().to_numpy() for _, transfer in transfers.items()]
     pooled = [np.cov(pair, rowvar=False) for pair in both if len(pair) > 1]

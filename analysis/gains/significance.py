@@ -41,12 +41,10 @@ DRAWS_AT_A_TIME = 250
 
 
 def p_text(p: float, digits: int = 3) -> str:
-    """A p with so many decimals, and more where those stand on the other side of LEVEL: .0504 is no .050."""
-    text = number(p, digits)
-    while not pd.isna(p) and (float(text) <= LEVEL) != (p <= LEVEL):
+    """A p with so many decimals, and more where those are on the other side of LEVEL: .0504 is no .050, .0004 no 0."""
+    while not pd.isna(p) and (float(number(p, digits)) <= LEVEL) != (p <= LEVEL):
         digits += 1
-        text = number(p, digits)
-    return text
+    return f"<{10**-digits:.{digits}f}" if p < 0.5 * 10**-digits else number(p, digits)
 
 
 @dataclass(frozen=True)

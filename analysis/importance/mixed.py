@@ -235,7 +235,7 @@ def _why(row: dict[str, Any], titles: dict[str, str], unit: str) -> str:
     step = "by which the intermediate is rated higher" if row["question"] == SIGNED else "between the two ratings"
     clauses = [
         f"{signed(row['slope'], 2)} {unit} per step {step} (95 % interval {ends(row['low'], row['high'])};"
-        f" p = {p_text(row['p'])}, the larger of {p_text(row['p_ratio'])} beside tasks and families that differ"
+        f" p {p_text(row['p'])}, the larger of {p_text(row['p_ratio'])} beside tasks and families that differ"
         f" anyway and {p_text(row['p_families'])} over families of targets with {row['df']} degrees of freedom)"
     ]
     if row["verdict"] == NOT_SUPPORTED and row["question"] == SIGNED:
@@ -278,10 +278,10 @@ def _headline(slopes: pd.DataFrame) -> str:
             f"ratings ({names}) explain gains: not supported; the smallest corrected p is {fixed(best.p, 3)}, of"
             f" {best.title}, {signed(best.slope, 2)} per step ({ends(best.low, best.high)})"
         )
-    clauses = [f"{row.title} ({signed(row.slope, 2)} per step, p = {p_text(row.p)})" for row in supported.itertuples()]
+    clauses = [f"{row.title} ({signed(row.slope, 2)} per step, p {p_text(row.p)})" for row in supported.itertuples()]
     if len(together):
         group = f"{', '.join(together.title)} only together (r up to {fixed(together.correlation.abs().max(), 2)},"
-        clauses.append(f"{group} smallest p = {p_text(together.p.min())})")
+        clauses.append(f"{group} smallest p {p_text(together.p.min())})")
     return f"ratings ({names}) explain gains: supported for {', '.join(clauses)}"
 
 

@@ -167,7 +167,6 @@ def _latex(part: str, numbers: Printed) -> str:
 
 # How numbers are printed: one way for each kind, in tables, in text and in macros, so that they cannot disagree.
 
-SMALLEST_P = 1e-3  # a few thousand permutations tell no finer
 FORMATS = {
     "count": ".0f",
     "score": ".2f",
@@ -189,7 +188,7 @@ def printed(kind: str, value: Any, missing: str = "") -> str:  # noqa: ANN401 - 
         return missing
     number = float(value)
     if kind in ("p", "short p"):
-        return f"<{SMALLEST_P:.3f}" if number < SMALLEST_P else p_text(number)
+        return p_text(number)
     text = format(number, FORMATS[kind])
     return text.removeprefix("-") if float(text) == 0 else text
 

@@ -33,7 +33,6 @@ from analysis.sections.blocks import (
     Text,
     markdown,
     pictures,
-    small_p,
 )
 from analysis.sections.importance import rows
 from analysis.tables import interval, number, percent, signed, yes_no
@@ -161,7 +160,7 @@ def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
 
     def of_families(row: Mapping[str, Any]) -> str:
         p = worst.get((row["role"], row["theme_a"], row["theme_b"]), float("nan"))
-        return small_p(p) if row["cells"] == ALL else ""
+        return p_text(p, 4) if row["cells"] == ALL else ""
 
     columns = [Column("pairs", "cells"), *CONTRASTS, Column("largest p when one family is left out", of_families)]
     return [Text(text), Table.of(contrasts[~is_part], columns)]

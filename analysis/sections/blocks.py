@@ -91,13 +91,8 @@ class Column(NamedTuple):
             return interval(first, last[0], digits[1]) if last else number(first, digits[0])
         if self.kind == "slope":
             return ends(first, last[0]) if last else signed(first, 2)
-        texts: dict[str, Callable[[Any], str]] = {"count": count, "p": small_p, "short p": p_text}
+        texts: dict[str, Callable[[Any], str]] = {"count": count, "p": lambda p: p_text(p, 4), "short p": p_text}
         return texts[self.kind](first) if self.kind in texts else first
-
-
-def small_p(value: float) -> str:
-    """A p, of which a tiny one is told by its size."""
-    return p_text(value, 4) if pd.isna(value) or value >= 1e-4 else f"{value:.1e}"
 
 
 @dataclass(frozen=True)

@@ -357,8 +357,8 @@ DECLARED_TEXT = (
     "Each has a single test (docs/what-explains-gains.md), of all pairs whose cells the declaration counts, also onto"
     " targets that have not learned. p is corrected for the parts of a question, not for other questions. Seen from:"
     " the smallest effect that four of five such studies would find; a smaller one may be there. Units: the families"
-    " that the error comes from, or the tasks where unrelated ones are compared. Beside the answer stands what the"
-    " estimate would be without the tasks of any one family."
+    " that the error comes from, or the tasks where unrelated ones are compared. The p of the pair is one-sided, its"
+    " interval two-sided. Beside the answer stands what the estimate would be without the tasks of any one family."
 )
 DECLARED_COLUMNS = (
     Column("question", lambda row: questions.QUESTIONS[row["question"]]),

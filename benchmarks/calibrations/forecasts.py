@@ -98,7 +98,15 @@ def frames_of(evidence: Sequence[Evidence], scores: FloatArray, design: Design) 
     lanes: list[tuple[str, str | None, int]] = [(BASELINE, None, design.baseline_seeds)]
     lanes += [(TRANSFER, f"transfer {place}", design.seeds) for place in range(len(evidence))]
     cells = [
-        {**where, "status": "done", "role": role, "intermediate": name, "seed": seed, "score": float(of_lane[seed])}
+        {
+            **where,
+            "status": "done",
+            "collapsed": False,
+            "role": role,
+            "intermediate": name,
+            "seed": seed,
+            "score": float(of_lane[seed]),
+        }
         for (role, name, seeds), of_lane in zip(lanes, scores, strict=True)
         for seed in range(seeds)
     ]

@@ -9,7 +9,7 @@ from analysis.gains.cells import MixedRecords, cells
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg, benjamini_yekutieli, holm, undecided
 from analysis.gains.gains import COLUMNS, MORE, SEED, TYPES, gains, uncorrected_gains
 from analysis.gains.pairs import PAIR, pooled_spreads
-from analysis.gains.significance import LEVEL
+from analysis.gains.significance import LEVEL, seed_spreads
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("polarity", "continuous"))
@@ -142,6 +142,20 @@ def test_the_standard_error_is_that_of_groups_and_seeds(several, tmp_path):
     assert (one.seed_error, three.seed_error) == (0, pytest.approx(np.sqrt(of_seeds)))
     of_groups = of_both - of_seeds
     assert three.df == pytest.approx(of_both**2 / (of_groups**2 / 23 + sum(part**2 / df for part, df in parts)))
+
+
+def test_a_collapsed_transfer_has_the_spread_of_its_own_runs_and_the_others_none_of_it(tmp_path):
+    collapsed = ("role", "hope")
+    marked = fake_study(tmp_path / "marked", TASKS, seeds=(1, 2), flags={collapsed: ["collapsed"]})
+    absent = fake_study(tmp_path / "absent", TASKS, seeds=(1, 2), absent=[collapsed])
+    own, others = (
+        uncorrected_gains(*study, ("transfer",), draws=DRAWS, seed=1).set_index(["intermediate", "target"]).seed_error
+        for study in (marked, absent)
+    )
+    pd.testing.assert_series_equal(own.drop(collapsed), others.drop(collapsed))
+    runs = cells(*marked).query("target == 'hope'").set_index("intermediate").score * 100
+    ((variance, _),) = seed_spreads(runs["role"].to_numpy(), runs[runs.index.isna()].to_numpy())
+    assert own[collapsed] == pytest.approx(np.sqrt(variance))
 
 
 def test_a_constant_prediction_gives_no_p_but_a_flag(tmp_path):
