@@ -56,7 +56,7 @@ QUESTIONS = {
     RATINGS: "Do gains follow the ratings of tasks?",
     ALIKE: "Do two tasks help each other more, the more alike their adapters' weights are?",
     FAMILY: "Is what transfers the family of data, or the theme?",
-    PAIR: "Is there anything of the pair, beyond what either task gives or takes?",
+    PAIR: "Is there anything of the pair, beyond the sum of what either task gives and takes?",
 }
 ABOUT_EMPATHY, UNRELATED_THEME = ("direct", "abstract"), "unrelated"
 FEWEST_FAMILIES, ROUNDING = 3, 1e-12

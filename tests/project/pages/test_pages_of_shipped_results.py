@@ -19,7 +19,7 @@ QUOTED = Path(__file__).parent / "quoted"  # of a page, which number of its stud
 PAGES = {"wide": "what-transfers", "reference-systems": "systems-beside-adapters"}
 SETTINGS = {  # of studies and of tests, by page
     "what-transfers": set(
-        "0 6 384 24 16 128 800 200 2 000 1e-2 12 8 95 .05 2.8 4.2 4 2e-3 .17 .002 2211.00107".split()
+        "0 6 384 24 16 128 800 200 2 000 1e-2 12 8 95 .05 2.8 4.2 4 2e-3 .17 .002 2211.00107 0.95 .030 1.5".split()
     ),
     "systems-beside-adapters": {"24", "400", "4", "10", "2e-3", "95"},
 }
