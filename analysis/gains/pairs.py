@@ -251,7 +251,7 @@ class PairGrid:
         if where not in self._peers:
             pairs = self._of_column[where]
             column = whole or self._column(where, pairs, 1, 0)
-            scores = {_name(pair): _scores(pair, column) for pair in pairs} if column else {}
+            scores: dict[Hashable, dict[int, float]] = {_name(pair): _scores(pair, column) for pair in pairs if column}
             self._peers[where] = Peers(scores, [_name(pair) for pair in pairs if _is_any_collapsed(pair.cells)])
         return self._peers[where]
 
