@@ -56,7 +56,7 @@ FLOOR = 1e-5  # of the mean variance: logarithms of smaller ones would decide ho
 
 @dataclass(frozen=True)
 class Peers:
-    """Scores of the transfers of a column, by name and seed; an undefined one takes no part, nor one that collapsed."""
+    """Scores of the transfers of a column, by name and seed, and which collapsed; an undefined one takes no part."""
 
     scores: Mapping[Hashable, Mapping[int, float]]
     collapsed: Collection[Hashable] = ()
@@ -65,17 +65,18 @@ class Peers:
     def spreads(self, name: Hashable, seeds: Sequence[int], base: FloatArray) -> Sequence[Spread]:
         """The seeds' parts of a gain's variance over ``base`` ``[N]``, whose first runs are of the transfer's seeds.
 
-        None without two seeds, or without another transfer of all these seeds.
+        Its own of one that collapsed. None without two seeds, or two transfers of all these that did not collapse.
         """
         key = (tuple(seeds), base.tobytes())
         if key not in self.parts:
             rows = {peer: np.array([runs.get(seed, np.nan) for seed in seeds]) for peer, runs in self.scores.items()}
             complete = {peer: row for peer, row in rows.items() if np.isfinite(row).all()}
             alike = [peer for peer in complete if peer not in self.collapsed]
-            enough = len(seeds) > 1 and len(alike) > 1 and np.isfinite(base).all()
-            own = {peer: seed_spreads(row, base) for peer, row in complete.items()} if enough else {}
-            parts = pooled_spreads(np.array([complete[peer] for peer in alike]), base) if enough else []
-            self.parts[key] = {**own, **dict(zip(alike, parts, strict=False))}
+            self.parts[key] = {}
+            if len(seeds) > 1 and len(alike) > 1 and np.isfinite(base).all():
+                pooled = pooled_spreads(np.array([complete[peer] for peer in alike]), base)
+                own = {peer: seed_spreads(complete[peer], base) for peer in complete if peer in self.collapsed}
+                self.parts[key] = {**own, **dict(zip(alike, pooled, strict=True))}
         return self.parts[key].get(name, ())
 
 
