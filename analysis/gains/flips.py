@@ -275,8 +275,7 @@ def _errors(cell: Predictions) -> NDArray[np.float64]:
     if apart.ndim == 2:
         total: NDArray[np.float64] = apart.sum(axis=1)
         return total
-    is_number = cell.decisions.dtype.kind == "f"
-    return apart if is_number else (apart > 0).astype(np.float64)
+    return apart if cell.decisions.dtype.kind == "f" else (apart > 0).astype(np.float64)
 
 
 def _answers(values: NDArray[Any], metric: str, classes: Sequence[str]) -> list[Any]:

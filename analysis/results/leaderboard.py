@@ -315,8 +315,7 @@ def _answers(store: Store, records: Sequence[Record], is_repeated: bool) -> list
         return []
     if is_repeated:
         return [answers_by_repeat(store, record) for record in records]
-    shown = [predictions(store, record) for record in records]
-    return [[(seed.labels, seed.decisions)] for seed in shown]
+    return [[(seed.labels, seed.decisions)] for seed in (predictions(store, record) for record in records)]
 
 
 def _class_rows(decided: Sequence[Sequence[Answers]], classes: Sequence[str]) -> list[dict[str, Any]]:

@@ -378,8 +378,7 @@ def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:
 def _scatter_of(a: Side, b: Side, pairs: pd.DataFrame, banner: str) -> Drawing:
     setting = str(pairs.setting.iloc[0])
     title = f"{banner}Gains in {a.name} and in {b.name}, setting {setting} ({counted(len(pairs), 'pair')})"
-    draw = partial(scatter, a=a.name, b=b.name)
-    return Drawing(of_setting("compare-gains", setting), title, pairs, draw)
+    return Drawing(of_setting("compare-gains", setting), title, pairs, partial(scatter, a=a.name, b=b.name))
 
 
 def _looks(pairs: pd.DataFrame) -> pd.Series:

@@ -118,6 +118,8 @@ def overrides(options: argparse.Namespace) -> list[str]:
         whole = list(study.self_seeds or study.seeds_of_baselines)  # the cells of the whole study, by their keys
         circle = whole if set(options.seed) <= set(whole) and options.seed != whole else []
         changes += [f"seeds={options.seed}", "baseline_seeds=[]", f"self_seeds={circle}"]
+        named = {name: table["seeds"] for name, table in study.system.items() if "seeds" in table}
+        changes += [f"system.{name}.seeds={sorted({*seeds} & {*options.seed})}" for name, seeds in named.items()]
     return changes
 
 

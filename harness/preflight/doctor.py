@@ -260,13 +260,13 @@ def backbone_line(study: StudyConfig) -> Line:
 
 def precision_lines(study: StudyConfig) -> Iterator[Line]:
     """That another precision would be faster here; the default stays fp32, because precision is part of every key."""
-    if study.trainer != "lanes":
-        return
-    device = kind_of("auto")
-    if study.precision == "fp32" and device == "cuda":
+    device, is_lanes = kind_of("auto"), study.trainer == "lanes"
+    if is_lanes and study.precision == "fp32" and device == "cuda":
         detail = "fp32, in which an H200 multiplies at 67 TFLOP/s by its data sheet, in bf16 at 989"
         yield Line("precision", WARNING, detail, f"--set precision=bf16, or stay: {OF_KEY}")
-    elif study.precision == "bf16":
+    asked = {"precision": study.precision if is_lanes else ""}
+    asked |= {f"system.{name}.precision": table.get("precision", "") for name, table in study.system.items()}
+    if names := [name for name, precision in asked.items() if precision == "bf16"]:
         import torch
 
         from harness.training.lanes.frozen import has_bf16_products
@@ -275,7 +275,8 @@ def precision_lines(study: StudyConfig) -> Iterator[Line]:
         if torch.cuda.is_bf16_supported(including_emulation=False) if is_gpu else has_bf16_products():
             return
         detail = f"bf16, in which this {DEVICES[device]} has no products; training is slower than in fp32"
-        yield Line("precision", WARNING, detail, f"--set precision=fp32, or stay: {OF_KEY}")
+        for name in names:
+            yield Line("precision", WARNING, detail, f"--set {name}=fp32, or stay: {OF_KEY}")
 
 
 def encoder_line(study: StudyConfig) -> Line:

@@ -217,7 +217,7 @@ def check(study: StudyConfig, where: str) -> None:
     _check_loss(study, where)
     _check_method(study, where)
     check_merged(study, where)
-    check_systems(study.systems, study.system, study.tasks, where)
+    check_systems(study.systems, study.system, {"tasks": study.tasks, "seeds": study.seeds_of_baselines}, where)
 
 
 def _check_loss(study: StudyConfig, where: str) -> None:

@@ -203,10 +203,10 @@ def _packs(grid: _Grid, merged: MergedRows | None) -> tuple[tuple[Pack, ...], tu
     ]
     last += [
         make_system_cell(study, grid.backbone, grid.splits, target=target, name=name, seed=seed, setting=setting)
-        for name in study.systems
+        for name, table in ((name, study.system.get(name, {})) for name in study.systems)
         for seed, setting in seeds_and_settings
         for target in grid.targets
-        if target in study.system.get(name, {}).get("tasks", grid.targets)
+        if target in table.get("tasks", grid.targets) and seed in table.get("seeds", (seed,))
     ]
     return tuple(Pack((cell,)) for cell in first), (*second, *third, *(Pack((cell,)) for cell in last))
 

@@ -32,7 +32,7 @@ from tasks.task import KINDS, Example, Instruction, Label, Task
 
 ROOM = "harness.systems"
 SHIPPED = ("bi-encoder", "clsn", "decoder", "encoder", "majority", "micromodels", "prompted", "seq2seq", "tfidf")
-OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
+OF_STUDIES = ("kind", "tasks", "seeds")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
 NOTHING: Mapping[str, Any] = {}
 ALIKE, SAME_START, SHORT = 0.8, 4, 8  # likeness, or first letters of a short name, from which one is meant for another
@@ -462,18 +462,19 @@ def kind_and_config(name: str, table: Mapping[str, Any], where: str) -> tuple[Ki
 
 
 def check_systems(
-    names: Sequence[str], tables: Mapping[str, Mapping[str, Any]], tasks: Sequence[str], where: str
+    names: Sequence[str], tables: Mapping[str, Mapping[str, Any]], own: Mapping[str, Sequence[Any]], where: str
 ) -> None:
-    """BadStudy, naming ``where``, for a table that no system is called by, an unknown kind, setting or task."""
+    """BadStudy, naming ``where``, for a table of no system and what it does not know; ``own``: tasks and seeds."""
     for name in tables:
         if name not in names:
             raise BadStudy(f"{where}: [system.{name}] is not among the study's systems{nearest(name, names)}")
     for name in names:
         table = tables.get(name, {})
         kind_and_config(name, table, f"{where}: system.{name}")
-        listed = table.get("tasks", [])
-        if not isinstance(listed, list | tuple) or not set(listed) <= set(tasks):
-            raise BadStudy(f"{where}: system.{name}.tasks {listed!r} is not a list of the study's own tasks")
+        for named, all_of in own.items():
+            some = table.get(named, [])
+            if not isinstance(some, list | tuple) or not all(value in all_of for value in some):
+                raise BadStudy(f"{where}: system.{name}.{named} {some!r} is not a list of the study's own {named}")
 
 
 def check_installed(kind: Kind[Any], name: str) -> None:

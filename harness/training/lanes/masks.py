@@ -162,8 +162,7 @@ def _stream(frozen: Frozen, length: int, seed: int) -> NDArray[np.uint16]:
     depth, d = len(frozen.layers), frozen.width
     hidden = d * (length + 2 * ((depth - 1) * length + 1) + 2)
     attention = frozen.heads * length * ((depth - 1) * length + 1)
-    generator = np.random.Philox(key=seed)
-    return generator.random_raw((hidden + attention + 3) // 4).view(np.uint16)
+    return np.random.Philox(key=seed).random_raw((hidden + attention + 3) // 4).view(np.uint16)
 
 
 def _fill(array: NDArray[np.uint16], stream: NDArray[np.uint16]) -> NDArray[np.uint16]:

@@ -80,6 +80,8 @@ def test_seeds_are_named_in_short_and_a_further_seed_has_its_price(tmp_path, com
     three = ("--set", "seeds=[1, 2, 3]", "--set", 'controls=["self"]')
     assert planned(*three, "--seeds", "1")["roles"]["self-intermediate"] == 4
     assert planned(*three, "--seeds", "3,4")["roles"].get("self-intermediate") is None  # a circle of their own
+    once = ("--set", 'systems=["majority"]', "--set", "system.majority.seeds=[1]")  # not again for what is narrowed
+    assert [planned(*once, "--seeds", seed)["roles"].get("system") for seed in ("1", "2")] == [4, None]
     with pytest.raises(SystemExit, match="2"):
         command("plan", "tiny", "--store", tmp_path, "--seeds", "1-3")
     assert "'1-3' is no seed, nor several as 1,2,3" in capsys.readouterr().err

@@ -155,6 +155,8 @@ def test_a_ray_cluster_is_asked_whether_it_answers(monkeypatch, tmp_path):
         ("cuda", {"precision": "bf16"}, False, "fp32"),
         ("cpu", {"precision": "bf16"}, False, "fp32"),
         ("cuda", {"trainer": "library"}, True, None),
+        ("cpu", {"systems": ("encoder",), "system": {"encoder": {"precision": "bf16"}}}, False, "fp32"),
+        ("cpu", {"systems": ("encoder",), "system": {"encoder": {"precision": "bf16"}}}, True, None),
     ],
 )
 def test_the_faster_precision_is_suggested_where_lanes_train(monkeypatch, device, changes, multiplies, advice):
@@ -162,8 +164,9 @@ def test_the_faster_precision_is_suggested_where_lanes_train(monkeypatch, device
     monkeypatch.setattr(frozen, "has_bf16_products", lambda: multiplies)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: multiplies)
     lines = list(doctor.precision_lines(dataclasses.replace(load_study("demo"), **changes)))
+    field = "system.encoder.precision" if "system" in changes else "precision"
     assert [(line.state, line.cure.split(",")[0]) for line in lines] == (
-        [(WARNING, f"--set precision={advice}")] if advice else []
+        [(WARNING, f"--set {field}={advice}")] if advice else []
     )
 
 

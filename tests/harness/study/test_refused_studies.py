@@ -87,6 +87,10 @@ REFUSED = [
     ('systems=["tfidf"]; system.tfidf.rate=1', "system.tfidf: unknown field 'rate'"),
     ('systems=["tfidf"]; system.tfidf.reads="all"', "system.tfidf: reads 'all' is not one of both, response, context"),
     ('systems=["tfidf"]; system.tfidf.tasks=["moods"]', r"system.tfidf.tasks \['moods'\] is not a list of the study's"),
+    (
+        'systems=["tfidf"]; system.tfidf.seeds=[1, 7]',
+        r"system.tfidf.seeds \[1, 7\] is not a list of the study's own seeds",
+    ),
     ('systems=["Words"]', "systems\\[0\\] 'Words' is not a name of small letters"),
     ('systems=["tfidf"]; system.tfidf=3', "system.tfidf 3 is not a table"),
     # merged rows

@@ -39,6 +39,9 @@ def test_a_plan_ends_with_the_cells_of_systems_and_leaves_those_of_adapters_as_t
     assert plan.cells[-len(systems) :] == systems
     only = system_study(store.root, f'system.tfidf.tasks=["{TWO}"]').plan
     assert [cell.target for cell in only.cells if cell.system == "tfidf"] == [TWO]
+    once = system_study(store.root, "seeds=[1, 2]", "system.tfidf.seeds=[2]").plan
+    assert [(cell.seed, cell.target) for cell in once.cells if cell.system == "tfidf"] == [(2, ONE), (2, TWO)]
+    assert {cell.key for cell in systems} < {cell.key for cell in system_study(store.root, "seeds=[1, 2]").plan.cells}
 
 
 def test_two_systems_of_one_seed_are_two_rows_and_two_lanes(done):

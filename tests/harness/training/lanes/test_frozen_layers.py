@@ -140,6 +140,18 @@ def assert_rounded_once(ours, exact):
     assert ((ours.double() - exact).abs() <= (ULP / 2) * exact.abs() + 1e-4).all()
 
 
+@pytest.mark.parametrize(
+    ("architecture", "bf16", "has_them"),
+    [("x86_64", "", False), ("x86_64", "avx512_bf16", True), ("x86_64", "amx_bf16", True), ("aarch64", "", True)],
+)
+def test_what_onednn_only_emulates_is_no_product_of_bf16(architecture, bf16, has_them, monkeypatch):
+    able = {"architecture": architecture, "avx512_f": True, "avx512_bf16": False, "amx_bf16": False, bf16: True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
+    for onednn in (True, False):
+        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda onednn=onednn: onednn)
+        assert frozen.has_bf16_products.__wrapped__() == (has_them and onednn)
+
+
 def test_batches_of_matrices_are_rounded_once(is_native):
     left, right, bias = drawn(3, 17, 40), drawn(3, 40, 9, seed=1), drawn(3, 1, 9, seed=2)
     exact = left.double() @ right.double()
