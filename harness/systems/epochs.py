@@ -10,7 +10,8 @@ import json
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from adapters_store import disk
 from harness.study.backbone import Backbone
@@ -28,6 +31,7 @@ from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place, Predicted
 from harness.training.batches import EVALUATION_BATCH, cuts, evaluation_batches, padded, training_batches
 from harness.training.checkpoint import put
+from harness.training.lanes.frozen import BF16, is_widened
 from harness.training.recipe import finite
 from harness.training.tensors import to_device
 from harness.training.tokenizer import Tokenizer, load_tokenizer
@@ -100,6 +104,9 @@ CHECKPOINT = "epochs.safetensors"
 MOMENTS = ("exp_avg", "exp_avg_sq")  # what AdamW keeps of a weight
 WEIGHT, BEST = "weight", "best"  # what names of a checkpoint's tensors begin with, beside MOMENTS
 
+PRODUCTS = {functional.linear, functional.scaled_dot_product_attention, torch.matmul, torch.bmm}
+PRODUCTS |= {Tensor.matmul, Tensor.__matmul__, Tensor.bmm}
+
 LossOf = Callable[[Sequence[int], int], Tensor]  # of the training rows with these numbers, in this epoch
 
 
@@ -118,6 +125,24 @@ class ReadRow(Protocol):
 
 
 R = TypeVar("R", bound=ReadRow)
+
+
+class Widened(TorchFunctionMode):
+    """Autocast's products of bf16 on a processor that has none: in fp32, of the same values, rounded to bf16 once."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+        """What is no product, or is kept out of autocast, is computed as ever."""
+        named = kwargs or {}
+        if function not in PRODUCTS or not torch.is_autocast_enabled("cpu"):
+            return function(*args, **named)
+        values = [value.to(BF16).float() if _is_real(value) else value for value in (*args, *named.values())]
+        with torch.autocast("cpu", enabled=False):
+            product = function(*values[: len(args)], **dict(zip(named, values[len(args) :], strict=True)))
+        return product.to(BF16)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 class EpochTrained(Fitted, Generic[R]):
@@ -268,9 +293,13 @@ class EpochTrained(Fitted, Generic[R]):
             step += 1
         return total / len(lengths)
 
-    def in_precision(self) -> torch.autocast:
+    @contextmanager
+    def in_precision(self) -> Iterator[None]:
         """A context in which products are computed as the settings say."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16")
+        is_bf16 = self.config.precision == "bf16"
+        once = Widened() if is_bf16 and is_widened(BF16, self.device) else nullcontext()
+        with torch.autocast(self.device.type, BF16, enabled=is_bf16), once:
+            yield
 
     def save(self, folder: Path) -> None:
         """Write what was trained, the settings, and which weights the network began with, which keep the others."""

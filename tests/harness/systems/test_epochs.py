@@ -1,6 +1,7 @@
 """Steps of systems' networks: cuts of a batch add up to the batch, and dropout belongs to the training's seed."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -121,3 +122,25 @@ def test_rates_fall_in_a_line_from_the_first_step_to_nothing_after_the_last(tmp_
     monkeypatch.setattr(torch.optim.AdamW, "step", noted)
     trained(tmp_path, decays=True)
     np.testing.assert_allclose(rates, 0.05 * (1 - np.arange(6) / 6))
+
+
+@pytest.mark.parametrize("is_widened", [True, False])
+def test_products_of_bf16_are_rounded_once_and_what_is_kept_out_of_them_is_not(is_widened, monkeypatch) -> None:
+    monkeypatch.setattr("harness.systems.epochs.is_widened", lambda *_: is_widened)
+    model = Linear()
+    model.config, model.device = SimpleNamespace(precision="bf16"), torch.device("cpu")
+    left, right = torch.randn(3, 7, 48, requires_grad=True), torch.randn(20, 48)
+    exact = left.bfloat16().double() @ right.bfloat16().double().t()
+    with model.in_precision():
+        products = [functional.linear(left, right), left @ right.t(), torch.matmul(left, right.t())]
+        attended = functional.scaled_dot_product_attention(left, left, left, attn_mask=torch.zeros(7, 7))
+        with torch.autocast("cpu", enabled=False):
+            assert (left @ right.t()).dtype == torch.float32
+    for product in products:
+        assert product.dtype == torch.bfloat16
+        assert ((product.double() - exact).abs() <= 2.0**-8 * exact.abs() + 1e-4).all()
+    whole = functional.scaled_dot_product_attention(left.bfloat16().double(), *[left.bfloat16().double()] * 2)
+    assert attended.dtype == torch.bfloat16
+    torch.testing.assert_close(attended.double(), whole, rtol=0.02, atol=0.02)
+    products[0].sum().backward()
+    torch.testing.assert_close(left.grad, right.bfloat16().float().sum(dim=0).expand(3, 7, 48), rtol=0.01, atol=0.01)
