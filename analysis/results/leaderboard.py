@@ -375,13 +375,17 @@ def _pairs(column: ScoredColumn, contestants: Sequence[Contestant]) -> list[dict
 
 
 def _difference(column: ScoredColumn, a: Contestant, b: Contestant) -> tuple[float, Evidence]:
-    """Points of a over b and their evidence, over the seeds that both have; over all of the one that has more."""
+    """Points of a over b and their evidence, over the seeds that both have; over all of the one that has more.
+
+    A single run stands beside every run of the other: the evidence holds for that run, as its own interval does.
+    """
     few, many = (a, b) if len(a.cells) <= len(b.cells) else (b, a)
     shared = [seed for seed in few.seeds if seed in many.seeds]
     further = [seed for seed in many.seeds if seed not in shared] if len(shared) == len(few.cells) else []
     if not shared:
         return np.nan, _UNTESTED
     top, base = few.lanes(column, shared), many.lanes(column, [*shared, *further])
+    top = top * len(base) if len(few.cells) == 1 else top
     estimate = difference_evidence(
         column.scores[top],
         column.scores[base],

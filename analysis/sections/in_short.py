@@ -282,13 +282,16 @@ def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> 
     if len(tested) and (single := int(((tested.seed_error == 0) & (tested.n_seeds == 1)).sum())):
         which = "every gain is" if single == len(tested) else f"{single} of {len(tested)} gains {_be(single)}"
         yield f"{which} from one training run, and another seed may give another"
-    alone = cells[(cells.role == BASELINE) & cells.collapsed.fillna(False).astype(bool)]
+    alone = cells[(cells.role == BASELINE) & cells.collapsed.notna()]
     if len(study.gains):  # of which some tasks may be intermediates alone
         alone = alone[alone.target.isin(study.gains.target)]
-    if len(alone):
-        titles = [study.title(name) for name in dict.fromkeys(alone.target)]
+    runs = alone.groupby("target", sort=False).collapsed.agg(["sum", "size"])
+    if titles := [study.title(name) for name in runs.index[runs["sum"] == runs["size"]]]:
         named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
         yield f"{named} alone learned nothing (collapsed{which})"
+    part = runs[(runs["sum"] > 0) & (runs["sum"] < runs["size"])]
+    if named_runs := [f"{study.title(name)} ({some} of {every})" for name, some, every in part.itertuples()]:
+        yield f"runs of the target alone collapsed: {few(named_runs)}"
     # Trainings that may not have come to their end.
     flags = cells.is_still_learning.dropna()
     if len(flags) and flags.mean() > MANY_LEARNING:
@@ -297,7 +300,7 @@ def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> 
     if len(tested) and tested.contaminated.isna().all():
         yield "contamination was not measured"
     for flag, text in (
-        ("collapsed", "of a collapsed cell"),
+        ("collapsed", "with a collapsed run, of their own or of the target alone"),
         ("contaminated", "on test items that are training material too"),
         ("dead_intermediate", "with an intermediate that hardly changes anything"),
     ):
@@ -318,8 +321,9 @@ def _shared_by_families(study: StudyResults, tested: pd.DataFrame) -> list[str]:
 
 def _reasons_of_board(study: StudyResults, board: pd.DataFrame) -> Iterator[str]:
     """What limits a comparison of systems: one training run, few groups, answers that leak."""
-    if (board.n_seeds <= 1).all():
-        yield "every score is from one training run, and another seed may give another"
+    if single := int((board.n_seeds <= 1).sum()):
+        which = "every score is" if single == len(board) else f"{single} of {len(board)} scores {_be(single)}"
+        yield f"{which} from one training run, and another seed may give another"
     small = board[board.n_groups < FEW_GROUPS].drop_duplicates("target")
     if len(small):
         named = [f"{study.title(row.target)} ({row.n_groups})" for row in small.itertuples()]

@@ -130,10 +130,10 @@ def baselines(study: StudyResults) -> Section:
     columns += [Column("conditional on", lambda row: row["conditional"] or "missing")]
     columns.append(Column("flags", lambda row: row["flags"] or "none"))
     text = (
-        "Each target alone. The floor is the score of a model that has learned nothing: the majority class,"
-        " or r = 0. Above floor: the whole interval lies above it. Intervals come from resampled groups (dialogues,"
-        " posts, articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole"
-        " model is a reference."
+        "Each task alone, intermediates too. The floor is the score of a model that has learned nothing: the majority"
+        " class, or r = 0. Above floor: the whole interval lies above it. Intervals come from resampled groups"
+        " (dialogues, posts, articles) and, where there are several, the spread between seeds. Gains are against"
+        " adapters; a whole model is a reference."
     )
     blocks: list[Block] = [Text(text), Table.of(study.baselines, [target, *columns])]
     is_ordinal = study.baselines.quadratic_kappa.notna() | study.baselines.spearman_r.notna()

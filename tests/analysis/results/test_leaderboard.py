@@ -137,6 +137,16 @@ def test_who_has_more_seeds_is_compared_by_all_of_them_and_from_either_side(tmp_
     assert sides["adapter alone", "words"].points < 0  # of four seeds less two
 
 
+def test_a_run_that_no_seed_would_change_is_tested_as_if_every_seed_had_it(study, board):
+    store, manifest = study
+    cells = [cell for cell in manifest["cells"] if (cell.get("system"), cell["seed"]) != ("floor", 2)]
+    once = leaderboard(store, {**manifest, "cells": cells}, draws=400)
+    assert set(once.board.n_seeds[once.board.system == "floor"]) == {1}
+    wide, as_wide = ((pairs.high - pairs.low).to_numpy() for pairs in (once.pairs, board.pairs))
+    np.testing.assert_allclose(wide, as_wide, rtol=0.2)  # what is drawn is drawn from the other side
+    np.testing.assert_allclose(once.pairs.points, board.pairs.points)
+
+
 def test_seconds_and_numbers_beside_scores_are_of_one_training(study, board):
     store, manifest = study
     planned = planned_cells(store, manifest)

@@ -172,10 +172,10 @@ def test_cautions_name_what_the_frames_flag(study):
     assert ("made up" in cautions) == study.manifest["synthetic"]
     assert ("not finished" in cautions) == bool((study.cells.status != "done").any())
     assert ("one training run" in cautions) == bool((tested.seed_error == 0).any())
-    assert ("learned nothing" in cautions) == bool(
-        (study.cells.intermediate.isna() & study.cells.collapsed.fillna(False).astype(bool)).any()
-    )
-    for flag, words in (("contaminated", "training material"), ("collapsed", "of a collapsed cell")):
+    alone = study.cells[study.cells.intermediate.isna()].groupby("target").collapsed
+    assert ("learned nothing" in cautions) == bool(alone.all().any())
+    assert ("runs of the target alone collapsed: " in cautions) == bool((alone.any() & ~alone.all()).any())
+    for flag, words in (("contaminated", "training material"), ("collapsed", "with a collapsed run")):
         assert (words in cautions) == bool(tested[flag].fillna(False).astype(bool).any())
 
 
