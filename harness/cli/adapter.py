@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
+from adapters_store.roles import BASELINE
 from harness.cli.options import Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows, verbatim
@@ -148,7 +149,8 @@ def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     if adapter.is_imported:
         raise BadInput(f"{adapter.name} was imported, so it is not ours to pass on; pass on where it came from")
     frame = baselines(store, manifest)
-    rows = frame[(frame["target"] == adapter.name) & (frame["setting"] == "full") & (frame["n_seeds"] == 1)]
+    rows = frame[(frame.target == adapter.name) & (frame.role == BASELINE) & (frame.setting == "full")]
+    rows = rows[rows.n_seeds == 1]
     low, high = (float(rows.iloc[0][name]) if len(rows) else math.nan for name in ("low", "high"))
     interval = (low, high) if math.isfinite(low) and math.isfinite(high) else (None, None)
     task = manifest["tasks"][adapter.name]
