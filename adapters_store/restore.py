@@ -276,9 +276,11 @@ def restore(file: Path, store: Store) -> Restoration:
 
 
 def _without_seeds(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What two parts of a study have in common that were run for seeds of their own, at different times."""
-    study = {name: value for name, value in manifest["study"].items() if not name.endswith("seeds")}
-    return {name: part for name, part in manifest.items() if name not in (*DATES, "cells")} | {"study": study}
+    """What two parts of a study have in common that were run for seeds and on machines of their own, at other times."""
+    fields = {name: value for name, value in manifest["study"].items() if not name.endswith("seeds")}
+    study = {name: value for name, value in fields.items() if name not in ("keep", "slurm", "ray", "registry")}
+    parts = {name: part for name, part in manifest.items() if name not in (*DATES, "cells")}
+    return parts | {"study": study, "missing": sorted(manifest["missing"])}  # whose reasons name a machine's folders
 
 
 def unpack(

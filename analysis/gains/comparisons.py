@@ -30,12 +30,12 @@ from scipy.special import stdtrit
 from adapters_store.measures import RETENTION, merged_cells, retention_inputs
 from adapters_store.roles import CONTROLS, MERGED_ROLES, NAMED_BY_INTERMEDIATE, RANDOM, SELF, TRANSFER, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import Manifest, ScoredColumn, columns, planned_cells
+from analysis.gains.cells import Manifest, ScoredColumn, columns, contaminated_pairs, planned_cells
 from analysis.gains.corrections import GainTest, Reach, step_down
 from analysis.gains.gains import COLUMNS, GROWTH_NAMES, SEED, TYPES, uncorrected_gains
 from analysis.gains.pairs import Peers
 from analysis.gains.significance import DRAWS, LEVEL, FloatArray, difference_evidence
-from analysis.tables import Declared, framed, holds, interval_columns
+from analysis.tables import Declared, framed, interval_columns
 
 KEPT = ("intermediate_version", "p_bh", "significant", "target_has_learned", *GROWTH_NAMES)  # of gains alone
 CONTROL_TYPES = {"control": "str", **{name: kind for name, kind in TYPES.items() if name not in KEPT}}
@@ -162,10 +162,10 @@ def merged_gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: 
         return framed(pd.DataFrame(), MERGED)
     merges = (cell for cell in manifest["cells"] if planned_role(cell) in MERGED_ROLES)
     recipes = {(cell["intermediate"], cell["target"]): cell["merge"] for cell in merges}
-    planned = planned_cells(store, manifest)
+    planned, marked = planned_cells(store, manifest), contaminated_pairs(store, manifest) or set()
     peers = planned[planned.role.isin([*MERGED_ROLES, TRANSFER, RANDOM, SELF])]
     compared = {
-        (column.target, column.setting): _Compared.of(column, peers)
+        (column.target, column.setting): _Compared.of(column, peers, marked)
         for column in columns(store, peers, draws=draws, seed=seed)
     }
     of_rows: dict[tuple[str, Where], dict[str, Any]] = {}
@@ -207,8 +207,8 @@ def merged_means(merged: pd.DataFrame) -> pd.DataFrame:
 class _Compared:
     """The finished merged rows of a column beside all that they are held against.
 
-    ``singles`` are lanes of the transfers by seed, best on validation first; those that were tested on training
-    material are left out, as a merge has no such parent.
+    ``singles`` are lanes of the transfers by seed, best on validation first; those whose intermediate was trained on
+    the target's test items are left out, as a merge has no such parent.
     """
 
     column: ScoredColumn
@@ -225,9 +225,9 @@ class _Compared:
         )
 
     @classmethod
-    def of(cls, column: ScoredColumn, planned: pd.DataFrame) -> _Compared:
+    def of(cls, column: ScoredColumn, planned: pd.DataFrame, marked: set[tuple[str, str]]) -> _Compared:
         cells = planned[(planned.target == column.target) & (planned.setting == column.setting)]
-        by_lane = {(row.role, row.intermediate, row.seed): row for row in cells.itertuples()}
+        validation = {(row.role, row.intermediate, row.seed): row.validation for row in cells.itertuples()}
         rows: dict[str, dict[int, int]] = {}
         controls: dict[str, dict[int, int]] = {RANDOM: {}, SELF: {}}
         singles: dict[int, list[tuple[float, str, int]]] = {}
@@ -236,9 +236,9 @@ class _Compared:
                 rows.setdefault(str(lane.intermediate), {})[lane.seed] = position
             elif lane.role in controls:
                 controls[lane.role][lane.seed] = position
-            elif not holds((row := by_lane[lane.role, lane.intermediate, lane.seed]).contaminated):
-                height = -row.validation if np.isfinite(row.validation) else np.inf
-                singles.setdefault(lane.seed, []).append((height, str(lane.intermediate), position))
+            elif (column.target, name := str(lane.intermediate)) not in marked:
+                score = validation[lane.role, name, lane.seed]
+                singles.setdefault(lane.seed, []).append((-score if np.isfinite(score) else np.inf, name, position))
         ordered = {seed: [(name, lane) for _, name, lane in sorted(of_seed)] for seed, of_seed in singles.items()}
         return cls(column, rows, ordered, controls)
 

@@ -253,8 +253,8 @@ def merged(study: StudyResults) -> Section | None:
             sure = tested[f"less_{name}"][tested[f"p_max_{name}"] <= LEVEL]
             better, worse = int((sure > 0).sum()), int((sure < 0).sum())
             texts.append(f"{better} better and {worse} worse than {noun} (family-wise within each target)")
-    compared = int(study.merged.points.notna().sum())
-    won = f"Of {counted(compared, 'finished row')} of targets, {'; '.join(texts) or 'none could be tested'}."
+    compared = int(study.merged[[f"less_{name}" for name in AGAINST]].notna().any(axis=1).sum())
+    won = f"Of {counted(compared, 'compared row')} of targets, {'; '.join(texts) or 'none could be tested'}."
     means = study.merged_means
     blocks: list[Block] = [Text(text), Text(won), Table.of(means, merged_columns(means))]
     blocks += [Text("Each merged row of each target:"), _merged_rows(study)]

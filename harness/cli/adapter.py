@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
+from adapters_store.roles import BASELINE
 from harness.cli.options import Leaves, add_options, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows, verbatim
@@ -50,7 +51,7 @@ def add(leaves: Leaves) -> None:
     pretrain.add_argument("--text", metavar="COLUMN", default="", help="of FILE (default: text, or the only one)")
     pretrain.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
     repeatable(pretrain, "--task", "ID", "all turns of its training rows")
-    apart = "leave out texts of this task's validation and test rows, as those of --task always are"
+    apart = "leave out texts of this task's clean validation and test rows, as those of --task always are"
     repeatable(pretrain, "--apart-from", "ID", apart)
     pretrain.add_argument("--epochs", metavar="N", type=int, default=3, help="(default: 3)")
     pretrain.add_argument("--batch", metavar="N", type=int, default=8, help="(default: 8)")
@@ -148,7 +149,8 @@ def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     if adapter.is_imported:
         raise BadInput(f"{adapter.name} was imported, so it is not ours to pass on; pass on where it came from")
     frame = baselines(store, manifest)
-    rows = frame[(frame["target"] == adapter.name) & (frame["setting"] == "full") & (frame["n_seeds"] == 1)]
+    rows = frame[(frame.target == adapter.name) & (frame.role == BASELINE) & (frame.setting == "full")]
+    rows = rows[rows.n_seeds == 1]
     low, high = (float(rows.iloc[0][name]) if len(rows) else math.nan for name in ("low", "high"))
     interval = (low, high) if math.isfinite(low) and math.isfinite(high) else (None, None)
     task = manifest["tasks"][adapter.name]
@@ -179,7 +181,7 @@ def pretrain_backbone(options: argparse.Namespace) -> int:
         whole_words=options.whole_words,
         seed=options.seed,
     )
-    # the texts of the file and of the tasks' training rows, less those of validation and test rows
+    # the texts of the file and of the tasks' training rows, less those of validation and test rows of clean splits
     registry = Registry.load([Path(folder) for folder in options.registry])
     sources, others = (
         {name: load(registry.task(name), Path(options.data)) for name in dict.fromkeys(names)}
@@ -221,11 +223,13 @@ def _print_pretrained(options: argparse.Namespace, corpus: Corpus, result: Pretr
         return
     print(f"texts       {len(corpus.train)} to train on, {len(corpus.held_out)} held out")
     print(
-        f"left out    {corpus.apart} of validation and test rows, {corpus.repeated} that repeat another,"
+        f"left out    {corpus.apart} of clean splits' validation and test rows, {corpus.repeated} repeated,"
         f" {corpus.empty} empty"
     )
     new = "; its head was new, so the first says little" if result.head_is_new else ""
     print(f"perplexity  {result.before:.2f} before, {result.after:.2f} after {result.steps} steps{new}")
-    if options.texts and not (options.task or options.apart_from):
+    if options.task or options.apart_from:
+        print("a study with [protocol] or published splits has other test rows: give its training texts with --texts")
+    else:
         print("no task's test texts were looked for; name tasks with --apart-from")
     print(f"\nnext: empathy-transfer plan STUDY --set 'backbone=\"{result.folder}\"'")

@@ -414,6 +414,10 @@ def show_perceived(options: argparse.Namespace) -> int:
     is_whole = (group != "") & ratings.notna().any(axis=1) & intents.notna().any(axis=1)
     left_out = int((~is_whole).sum())
     notes = [f"{counted(left_out, 'row')} without a group, a rating or intents left out"] if left_out else []
+    varies = intents[is_whole].nunique() > 1
+    if varies.any() and list(intents) != _names(options.intents) and not varies.all():  # of a column of names
+        notes.append(f"left out, as no rated row has them or all have: {harmless(', '.join(intents.columns[~varies]))}")
+        intents = intents.loc[:, varies]
     rated = Rated(*(part[is_whole].reset_index(drop=True) for part in (group, intents, ratings)))
     table, together = expressed(rated), correlations(rated)
     name = Path(options.file).name.partition(".")[0]

@@ -299,7 +299,7 @@ def search_for(
     for name in names:
         if name not in study.tasks:
             raise BadStudy(f"task {name!r} is not of study {study.name!r}{nearest(name, study.tasks)}")
-    small = replace(study, tasks=tuple(dict.fromkeys(names)), seeds=study.seeds[:1], baseline_seeds=())
+    small = replace(study, tasks=tuple(dict.fromkeys(names)), seeds=study.seeds[:1], baseline_seeds=(), floors=False)
     small = replace(small, settings=("full",), controls=(), imported={}, references=(), systems=(), system={})
     plan = make_plan(small, registry, data, ids)
     if absent := [name for name in names if name in plan.missing]:

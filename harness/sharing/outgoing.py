@@ -246,7 +246,7 @@ def caution(task: Mapping[str, Any]) -> str:
     licence = str(task["licence"])
     if not licence or "unstated" in licence.lower():
         return f"the licence of the data is unstated ({licence or 'no word of it'}): ask their authors first"
-    if "nc" in licence.lower().split("-") or "non-commercial" in licence.lower() or "research" in licence.lower():
+    if re.search(r"(\b|_)nc(\b|_)|non.?commercial|research", licence.lower()):
         return (
             f"the licence of the data limits their use ({licence}): the card says so, and whoever loads it must heed it"
         )

@@ -28,7 +28,7 @@ from harness.study.backbone import Backbone
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.tokenizer import Tokenizer, load_tokenizer
 from tasks.errors import BadInput
-from tasks.task import Example
+from tasks.task import Example, Turn
 
 FEWEST = 100  # texts that say anything of a domain, a few of which are held out
 HELD_OUT = 0.05
@@ -84,8 +84,8 @@ def corpus_of(texts: Iterable[str], *, apart: Iterable[str] = (), seed: int = 1)
 
 
 def turns_of(rows: Iterable[Example]) -> list[str]:
-    """Every turn of some rows."""
-    return [text for row in rows for text in (*(turn.text for turn in row.context), row.text)]
+    """Every turn of some rows, later ones too."""
+    return [turn.text for row in rows for turn in (*row.context, Turn("", row.text), *row.after)]
 
 
 def _plain(text: str) -> str:

@@ -228,6 +228,19 @@ def test_other_seeds_of_a_study_lie_beside_those_that_a_store_has(archived, tmp_
     assert other.manifest("fake") == manifest and other.keys() == archived[0].keys()
 
 
+def test_parts_of_a_study_from_other_machines_come_together(archived, tmp_path):
+    there, here = ({**archived[1], "missing": {"tone": f"no tone.csv in {folder}"}} for folder in ("/a", "/b"))
+    archived[0].write_manifest("fake", there)
+    other, file = Store(tmp_path / "other"), packed((archived[0], there), tmp_path / "a.tar.gz")
+    own = {"keep": "adapters", "slurm": {"time": 9}, "ray": {"cpus": 2}, "registry": ["/b/tasks"]}
+    other.write_manifest("fake", {**here, "study": {**here["study"], **own}})
+    assert restore(file, other).new == 11
+    lacking = Store(tmp_path / "lacking")
+    lacking.write_manifest("fake", {**here, "missing": {}})
+    with pytest.raises(StoreError, match="another study 'fake'"):
+        restore(file, lacking)
+
+
 def test_the_same_study_of_another_day_keeps_its_own_manifest(archived, tmp_path):
     other = Store(tmp_path / "other")
     other.write_manifest("fake", {**archived[1], "created": "2030-01-01T00:00:00+00:00"})

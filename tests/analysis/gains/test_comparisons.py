@@ -143,8 +143,9 @@ def test_what_is_not_finished_is_said_and_compared_with_nothing(tmp_path):
 
 
 def test_singles_that_saw_the_target_s_test_rows_are_no_peers(made, monkeypatch):
-    marked = {("hope", "role")}
-    monkeypatch.setattr("analysis.gains.cells.contaminated_pairs", lambda *_: marked)
+    marked = {("hope", "role"), ("hope", "hope")}  # with itself, too: that is no reason against its other singles
+    for module in ("cells", "comparisons"):
+        monkeypatch.setattr(f"analysis.gains.{module}.contaminated_pairs", lambda *_: marked)
     frame = merged_gains(*made, draws=FEW_DRAWS)
     assert set(frame.chosen_single[frame.target == "hope"]) == {"tone"}
 
@@ -177,12 +178,14 @@ def test_the_section_names_rows_targets_and_what_each_was_held_against(made, tmp
     block = section(study)
     assert block.title == "Merged intermediates"
     _, sentence, means, _, each, left_out = block.blocks
-    assert sentence.text.startswith("Of 6 finished rows of targets, ")
+    assert sentence.text.startswith("Of 6 compared rows of targets, ")
     assert [row[0] for row in means.rows] == ["all", "best"]
     assert len(each.rows) == 6
     assert "less chosen single" in each.head
     assert left_out.text == "all -> x: no task"
     assert section(with_frames(study, merged=study.merged[:0])) is None
+    study.merged.loc[0, [f"less_{name}" for name in AGAINST]] = np.nan
+    assert section(study).blocks[1].text.startswith("Of 5 compared rows of targets, ")
 
 
 @pytest.mark.simulation

@@ -63,6 +63,17 @@ def test_columns_of_0_and_1_are_intents_by_themselves_and_programs_read_the_same
     assert [row["mean_with"] for row in single] == [row["mean_with"] for row in printed["expressed"]][1::2]
 
 
+def test_names_that_no_rated_row_or_every_one_has_are_left_out_and_said(typed):
+    turns = pd.read_csv("turns.csv")
+    turns["strategy"] += "|turn"
+    turns.loc[:1, "strategy"] = "greet"
+    turns.loc[:1, ["helpful", "warm"]] = pd.NA
+    turns.to_csv("turns.csv", index=False)
+    printed = json.loads(typed(*TABLE, "--intents", "strategy", "--json")[1])
+    assert printed["notes"][1:] == ["left out, as no rated row has them or all have: turn, greet"]
+    assert {row["intent"] for row in printed["expressed"]} == {"ask", "reflect", "advise a", "b", "inform"}
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_other_formats_give_the_same_table(typed, ending):
     turns = pd.read_csv("turns.csv")

@@ -15,11 +15,14 @@ from adapters import RobertaAdapterModel, SeqBnConfig
 from transformers import RobertaConfig
 
 from adapters_store import Store
+from adapters_store.roles import BASELINE
 from harness.run.pack import run_cells
 from harness.search import search, trials
 from harness.search.outcome import search_folder
 from harness.search.search import CannotSearch, open_journal
 from harness.study.cell import make_cell
+from harness.study.file import load_study
+from harness.study.plan import make_plan
 from harness.training.inputs import Encoded
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
@@ -28,6 +31,7 @@ from harness.training.lanes.train import lane_trainer
 from harness.training.objective import Best
 from harness.training.recipe import Part, Recipe
 from tasks.errors import BadInput
+from tasks.registry import Registry
 from tests.support.faults.kill_drill import SMALL
 from tests.support.faults.warm_start import Command, completed
 
@@ -241,6 +245,15 @@ def test_a_transfer_is_searched_on_its_stored_baseline(one, tiny, store, toy_spl
     assert stacked_on.inputs["intermediate_key"] == baseline.key
     assert [t.settings for t in stacked_on.trials] == [t.settings for t in alone.trials]
     assert search_folder(store, "toy", "one", "two") != search_folder(store, "toy", "one")
+
+
+def test_a_transfer_is_searched_on_the_baseline_of_a_study_with_floors(data, store, folder):
+    study, registry = dataclasses.replace(load_study("tiny"), floors=True), Registry.load()
+    planned = make_plan(study, registry, data).cells
+    baseline = next(cell for cell in planned if (cell.target, cell.role) == ("news_emotion", BASELINE))
+    store.put(baseline.key, baseline.spec, {}, {}, folder)
+    searching = search.search_for(study, registry, data, store, "epitome_er", "news_emotion")
+    assert searching.intermediate == baseline
 
 
 def words(store, *arguments):

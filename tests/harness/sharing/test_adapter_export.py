@@ -13,6 +13,7 @@ import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
+from analysis.gains.baselines import baselines
 from harness.run.pack import run_cells
 from harness.sharing.importing import import_adapter
 from harness.sharing.incoming import AdapterSource
@@ -146,15 +147,20 @@ def test_what_cannot_be_exported_leaves_nothing(trained, facts, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
-def test_the_command_exports_with_the_interval_of_the_study(trained, tmp_path, command):
+def test_the_command_exports_with_the_interval_of_the_adapter_and_not_of_the_whole_model(
+    trained, tmp_path, command, monkeypatch
+):
     store, plan, _ = trained
     store.write_manifest("tiny", manifest_of(plan))
+    alone = baselines(store, manifest_of(plan))
+    both = pd.concat([alone.assign(role="finetuned", low=0.125, high=0.875), alone])
+    monkeypatch.setattr("analysis.gains.baselines.baselines", lambda *_: both)
     asked = ("adapter", "export", "tiny", "epitome_er", "--store", store.root, "--out", tmp_path / "out")
     code, said, _ = command(*asked, "--json")
     assert code == 0
     told = json.loads(said)
     assert told["key"] == plan.baselines[0].cells[0].key
-    assert "95 % interval" in told["score"]
+    assert "95 % interval" in told["score"] and "0.125" not in told["score"]
     assert told["score"].replace("_", "\\_") in (tmp_path / "out" / "README.md").read_text()
     assert command(*asked)[0] == 2
 

@@ -81,6 +81,11 @@ def test_every_built_in_task_is_forbidden_cautioned_or_free():
     assert "twittemp" not in free
 
 
+@pytest.mark.parametrize("licence", ["CC BY-NC 4.0", "CC-BY-NC-4.0", "cc_by_nc", "CC Attribution-NonCommercial 4.0"])
+def test_a_licence_against_commerce_is_cautioned_however_it_is_written(licence):
+    assert "limits their use" in caution({"licence": licence})
+
+
 def test_everything_that_would_leave_is_listed_with_its_hash(folder):
     assert [(one.name, one.bytes) for one in leaving(folder)] == [("README.md", 4), ("adapter.safetensors", 7)]
     assert leaving(folder)[1].sha256 == hashlib.sha256(b"weights").hexdigest()

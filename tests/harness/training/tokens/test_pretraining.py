@@ -15,6 +15,7 @@ from tasks import synthetic
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.splits.loading import load
+from tasks.task import Example, Turn
 
 PAIRS = {"calm": "sea", "warm": "fire", "cold": "##ness", "harsh": "wind"}
 WORDS = [*PAIRS, "sea", "fire", "##ness", "wind", "the", "is", "and"]
@@ -141,6 +142,11 @@ def test_what_is_asked_otherwise_does_not_go_on_from_another_training(backbone, 
     assert steps[0] == 1
 
 
+def test_turns_of_rows_are_those_before_and_after_them_too():
+    row = Example("2", "g", "g", (Turn("a", "before"),), "said", 0, after=(Turn("a", "after"),))
+    assert turns_of([row]) == ["before", "said", "after"]
+
+
 def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, printed):
     synthetic.write(tmp_path / "data", ["epitome"], rows=240, seed=1)
     splits = load(Registry.load().task("epitome_er"), tmp_path / "data")
@@ -154,6 +160,7 @@ def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, prin
     assert told["texts"] + told["held out"] == 120
     out = printed(*words, "--task", "epitome_er", "--out", tmp_path / "b")
     assert "perplexity" in out and "its head was new, so the first says little" in out
+    assert "of clean splits' validation and test rows" in out and "or published splits has other test rows" in out
     assert not {" ".join(text.casefold().split()) for text in turns_of(splits.train)} <= later
 
 
