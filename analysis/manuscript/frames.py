@@ -11,7 +11,7 @@ import pandas as pd
 from adapters_store import disk
 from adapters_store.listing import SEARCHES
 from adapters_store.record import imports_of, read_signed
-from adapters_store.roles import BASELINE, MERGED_ROLES, WHOLE_MODELS, planned_role
+from adapters_store.roles import BASELINE, FLOOR, MERGED_ROLES, planned_role
 from adapters_store.store import Store
 from analysis.figures.drawing import Drawing
 from analysis.figures.paper_figures import paper_figures
@@ -178,7 +178,7 @@ def _further(subject: Subject) -> NamedFrames:
         frames["gains"] = tested[["intermediate", "target", "setting", *INTERVAL]]
         frames["error_parts"] = error_parts(tested)
         frames |= {name: getattr(subject.stored, name) for name in BESIDE}
-        frames["cells"] = subject.stored.cells
+        frames["cells"] = subject.stored.planned
         frames["corrections"] = corrections(tested)
         if len(probed := subject.stored.probes):
             frames |= {"probes": probed, "context_sensitivity": context_by_task(probed, subject.stored.gains)}
@@ -337,13 +337,13 @@ def _costs(subject: Subject) -> dict[str, float]:
         names = ("cells_planned", "cells_finished", "seeds", "hours", "processor_hours", *DRAWN)
         return dict.fromkeys((*names, "trained_parameters_least", "trained_parameters_most"), np.nan)
     records, study = subject.stored.records, subject.study
-    adapters = [record.results for record in records if record.spec.get("role") not in WHOLE_MODELS]
+    adapters = [record.results for record in subject.stored.adapters]
     sizes = [result["trainable_parameters"] for result in adapters if "trainable_parameters" in result]
     draws = subject.stored.gains.draws[subject.stored.gains.p.notna()]
     drawn = (draws.min(), draws.max(), (draws > draws.min()).sum()) if len(draws) else [np.nan] * 3
     spent = [provenance.provenance for provenance in records]
     return {
-        "cells_planned": len(subject.stored.cells),
+        "cells_planned": int((subject.stored.planned.role != FLOOR).sum()),
         "cells_finished": len(records),
         "seeds": len(study.get("seeds", ())),
         "hours": sum(provenance["wall_seconds"] for provenance in spent) / 3600,

@@ -160,7 +160,7 @@ def _explanation(subject: Subject, uses: Sequence[Use]) -> str:
 
 
 NOT_PRINTED = "Not known: the paper's tables do not say it, and nothing was trained here."
-NO_RECORD = "Not known: no cell is finished."
+NO_RECORD = "Not known: no finished cell says it."
 Answer = tuple[str, str]
 
 
@@ -194,12 +194,13 @@ def _data_answers(subject: Subject) -> Iterator[Answer]:
 
 def _computing(subject: Subject) -> Iterator[Answer]:
     records = subject.stored.records if subject.stored else ()
+    backbones = (record.spec["backbone"] for record in records if "backbone" in record.spec)
     none = NO_RECORD if subject.stored else NOT_PRINTED
     questions = {
         "On which devices?": (record.provenance["device"] for record in records),
         "With which packages?": (inline(record.provenance["versions"]) for record in records),
         "With which code?": (record.provenance["code"] for record in records),
-        "Which weights of the backbone (sha256)?": (record.spec["backbone"]["weights_sha256"] for record in records),
+        "Which weights of the backbone (sha256)?": (backbone["weights_sha256"] for backbone in backbones),
     }
     for question, answers in questions.items():
         yield question, tally(answers, "training", none)
@@ -415,8 +416,7 @@ def _setting(spec: Spec, name: str) -> Any:  # noqa: ANN401 - a setting is a num
 
 def records_of(subject: Subject) -> Sequence[Record]:
     """The finished records of adapters; a whole model that was trained beside them is a reference, not one of them."""
-    records = subject.stored.records if subject.stored else ()
-    return [record for record in records if record.spec.get("role") not in WHOLE_MODELS]
+    return subject.stored.adapters if subject.stored else ()
 
 
 def _values(subject: Subject, read: Callable[[Spec], Any], words: Callable[[Any], str | None] = str) -> Values:
