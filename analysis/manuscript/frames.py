@@ -41,6 +41,7 @@ PUBLISHED_STUDY = {
     "splits": "as-published",
 }
 NO_TASKS: Mapping[str, Mapping[str, Any]] = {}
+NO_TRANSFER = "no transfer is planned"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Subject:
 
     def why_no_slopes(self) -> str | None:
         """Why the mixed model can say nothing of ratings; None if it can."""
+        if self.results.gains.empty:
+            return NO_TRANSFER
         specification = self.question.primary.specification
         return why_no_slopes(grid_of(self.results, specification, self.question.similarities))
 
@@ -328,7 +331,7 @@ def _claims(stored: StudyResults | None) -> dict[str, float]:
 
 def _mark_count(marks: pd.Series) -> float:
     """How many pairs have a mark; not a number where nobody looked for it."""
-    return float(marks.fillna(False).astype(bool).sum()) if marks.notna().any() else np.nan
+    return float(marks.fillna(False).astype(bool).sum()) if marks.empty or marks.notna().any() else np.nan
 
 
 def _costs(subject: Subject) -> dict[str, float]:

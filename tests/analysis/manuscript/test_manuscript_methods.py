@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from analysis.figures.heatmaps import heatmaps
 from analysis.manuscript.frames import data_sets, read_data, stored_study, write_data
 from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.references import DATA, licences, uses_of
@@ -277,3 +278,20 @@ def test_the_cells_of_systems_count_among_trainings_hours_and_devices_and_floors
     answers, page = dict(checklist(subject)), markdown([provenance(subject.stored)])
     assert answers["On which devices?"] == "cpu (8 trainings)" and "devices: cpu (8 cells)" in page
     assert answers["Which weights of the backbone (sha256)?"] == f"{'f' * 64} (6 trainings)"
+
+
+def test_a_study_without_transfers_says_so_and_how_its_systems_are_tested(tmp_path):
+    store, manifest = fake_study(tmp_path, TASKS, systems=("clsn",))
+    cells = [cell for cell in manifest["cells"] if cell["role"] != "transfer"]
+    subject = stored_study(store, manifest | {"cells": cells})
+    text, answers = dict(methods(subject, uses_of(subject))), dict(checklist(subject))
+    tests = text["Gains and tests"]
+    assert "are not tested, since no transfer is planned. On the leaderboard all ways" in tests
+    assert "groups of test items [@field-welsh-2007-bootstrapping]; p values" in tests
+    assert tests.endswith("step-down maximum [@westfall-young-1993-resampling].")
+    assert "cannot be said: no transfer is planned." in text["What explains a gain"]
+    assert answers["Which tests?"].startswith("No test of single gains: no transfer is planned. On")
+    captions = [figure.caption for figure in heatmaps(subject.stored)]
+    assert captions[0] == "Targets alone, scored by macro-F1; the number is the score."
+    _, frames = write_data(subject, tmp_path / "data"), read_data(tmp_path / "data")
+    assert frames["run"].set_index("fact").value.collapsed_pairs == 0
