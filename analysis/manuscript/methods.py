@@ -280,8 +280,9 @@ def _limits(subject: Subject) -> Iterator[Answer]:
     yield (
         "What failed?",
         (
-            "[[StudyCollapsedPairs]] pairs collapsed, [[StudyContaminatedPairs]] were tested on training material;"
-            " they are kept and marked. [[StudyPairsFinished]] of [[StudyPairsPlanned]] pairs are finished."
+            "[[StudyCollapsedPairs]] pairs have a collapsed run, their own or the target's; [[StudyContaminatedPairs]]"
+            " were tested on training material; they are kept and marked. [[StudyPairsFinished]] of"
+            " [[StudyPairsPlanned]] pairs are finished."
         ),
     )
     for limit in subject.question.limits:

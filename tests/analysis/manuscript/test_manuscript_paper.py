@@ -94,6 +94,12 @@ def test_the_document_holds_every_part_and_every_part_is_there(folder):
         assert (folder / "tables" / f"{name}.md").is_file()
 
 
+def test_a_pair_is_called_collapsed_where_a_run_of_it_or_of_its_target_is(folder):
+    note = "\u2020 collapsed in a seed: this cell or the target alone."
+    assert note in (folder / "tables" / "scores-macro-f1-full.md").read_text(encoding="utf-8")
+    assert "2 pairs have a collapsed run, their own or the target's;" in (folder / "checklist.md").read_text()
+
+
 def test_macros_and_references_of_the_text_exist(folder):
     macros, known = {one[0] for one in defined(folder)}, entries((folder / "references.bib").read_text())
     cited = set()
