@@ -11,9 +11,10 @@ import pandas as pd
 from adapters_store import disk
 from adapters_store.listing import SEARCHES
 from adapters_store.record import imports_of, read_signed
-from adapters_store.roles import BASELINE, FLOOR, MERGED_ROLES, planned_role
+from adapters_store.roles import FLOOR, MERGED_ROLES, planned_role
 from adapters_store.store import Store
 from analysis.figures.drawing import Drawing
+from analysis.figures.heatmaps import of_targets
 from analysis.figures.paper_figures import paper_figures
 from analysis.figures.plan import PlannedFigure
 from analysis.figures.register import figures_of
@@ -225,8 +226,7 @@ def alone(subject: Subject) -> pd.DataFrame:
     """One row per target and setting: its score alone, with interval and floor where predictions are stored."""
     columns = ["target", "setting", "metric", "n_seeds", "score", "low", "high", "floor", "n_test", "n_groups"]
     if subject.stored:
-        frame = subject.stored.baselines
-        return frame[frame.role == BASELINE].reindex(columns=columns)
+        return of_targets(subject.stored.baselines, subject.stored.gains).reindex(columns=columns)
     first = pairs(subject).drop_duplicates(["target", "setting"]).rename(columns={"baseline": "alone"})
     tests = subject.results.tasks.set_index("task").n_test
     rows = first.assign(score=first.alone, n_test=first.target.map(tests))

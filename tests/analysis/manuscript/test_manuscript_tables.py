@@ -354,6 +354,15 @@ def test_frames_tables_numbers_and_heatmaps_have_the_rows_and_counts_of_gains_ha
     assert set(forest.frame.row[forest.frame.kind == "merged"]) == set(ROWS)
 
 
+def test_a_task_that_is_but_an_intermediate_is_no_target_in_print(tmp_path):
+    store, manifest = fake_study(tmp_path / "store", TASKS)
+    cells = [cell for cell in manifest["cells"] if (cell["role"], cell["target"]) != ("transfer", "tone")]
+    write_data(stored_study(store, manifest | {"cells": cells}), tmp_path / "data")
+    made = {table.name: table for table in tables(read_data(tmp_path / "data"), "")}
+    heads = [column.head for column in made["scores-macro-f1-full"].columns]
+    assert heads[1:] == [row[0] for row in made["alone"].rows] == ["Title of hope", "Title of role"]
+
+
 # A manuscript's numbers of what has learned: scores of words, differences from them, and what may be counted.
 
 
