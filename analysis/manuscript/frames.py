@@ -1,6 +1,6 @@
 """What a manuscript is about, and the CSV files that its tables, numbers and figures are made from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,10 +141,13 @@ SPLITS = ("train", "validation", "test")
 DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
 
-def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list[Drawing | PlannedFigure]:
+def write_data(
+    subject: Subject, out: Path, progress: Progress = silent
+) -> tuple[list[Drawing | PlannedFigure], NamedFrames]:
     """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs.
 
-    Returned are the figures that there is something to draw of; none is drawn.
+    Returned are the figures that there is something to draw of, none of them drawn, and the frames as they are read
+    from their files; what else lies in ``out`` is not read.
     """
     _, sections = all_answers(subject.question, "guarded", progress)
     frames = paper_tables(subject.question) | {name: frame for part in sections for name, frame in part.frames.items()}
@@ -153,15 +156,17 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list
     figures = [*(figures_of(subject.stored) if subject.stored else ()), *paper_figures(subject.question)]
     figures = [figure for figure in figures if figure.caption]
     further = {**{figure.name: figure.frame for figure in figures}, **_further(subject)}
-    for name, frame in (frames | {name: frame for name, frame in further.items() if len(frame)}).items():
+    frames |= {name: frame for name, frame in further.items() if len(frame)}
+    for name, frame in frames.items():
         write_csv(frame, out / name)
-    return [*figures, *(figure for part in sections for figure in part.figures)]
+    figures += [figure for part in sections for figure in part.figures]
+    return figures, read_data(out / f"{name}.csv" for name in frames)
 
 
-def read_data(folder: Path) -> NamedFrames:
-    """All frames of a folder by name; empty text stays empty."""
+def read_data(paths: Iterable[Path]) -> NamedFrames:
+    """The frames of these files by name; empty text stays empty."""
     frames = {}
-    for path in sorted(folder.glob("*.csv")):
+    for path in paths:
         frame = pd.read_csv(path, dtype={"intermediate": object})  # empty throughout where no transfer is there
         texts = [name for name in frame if frame[name].dtype == object or str(frame[name].dtype).startswith("str")]
         frames[path.stem] = frame.fillna(dict.fromkeys(texts, ""))

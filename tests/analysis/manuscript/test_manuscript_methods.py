@@ -6,7 +6,7 @@ import re
 import pytest
 
 from analysis.figures.heatmaps import heatmaps
-from analysis.manuscript.frames import data_sets, read_data, stored_study, write_data
+from analysis.manuscript.frames import data_sets, stored_study, write_data
 from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.references import DATA, licences, uses_of
 from analysis.sections.blocks import markdown
@@ -251,8 +251,7 @@ def test_gains_that_were_drawn_more_often_are_counted_in_the_text_and_the_report
     subject = dataclasses.replace(subject, stored=with_frames(subject.stored, gains=drawn))
     text = dict(methods(subject, uses_of(subject)))["Gains and tests"]
     assert "[[StudyDrawsMost]] of the [[StudyGainsDrawnMore]] gains" in text
-    write_data(subject, tmp_path / "data")
-    run = read_data(tmp_path / "data")["run"].set_index("fact").value
+    run = write_data(subject, tmp_path / "data")[1]["run"].set_index("fact").value
     assert (run.draws, run.draws_most, run.gains_drawn_more) == (10_000, 100_000, 1)
     page = markdown([gains_section(subject.stored)])
     assert "from 10000 paired draws (of 1 gain 100000" in page
@@ -272,8 +271,7 @@ def test_the_cells_of_systems_count_among_trainings_hours_and_devices_and_floors
     for cell in manifest["cells"]:
         cell["role"] = "floor" if cell.get("system") == "tfidf" else cell["role"]
     subject = stored_study(store, manifest)
-    write_data(subject, tmp_path / "data")
-    run = read_data(tmp_path / "data")["run"].set_index("fact").value
+    run = write_data(subject, tmp_path / "data")[1]["run"].set_index("fact").value
     assert (run.cells_planned, run.cells_finished, run.hours) == (8, 8, pytest.approx(8 * 1.5 / 3600))
     answers, page = dict(checklist(subject)), markdown([provenance(subject.stored)])
     assert answers["On which devices?"] == "cpu (8 trainings)" and "devices: cpu (8 cells)" in page
@@ -293,5 +291,4 @@ def test_a_study_without_transfers_says_so_and_how_its_systems_are_tested(tmp_pa
     assert answers["Which tests?"].startswith("No test of single gains: no transfer is planned. On")
     captions = [figure.caption for figure in heatmaps(subject.stored)]
     assert captions[0] == "Targets alone, scored by macro-F1; the number is the score."
-    _, frames = write_data(subject, tmp_path / "data"), read_data(tmp_path / "data")
-    assert frames["run"].set_index("fact").value.collapsed_pairs == 0
+    assert write_data(subject, tmp_path / "data")[1]["run"].set_index("fact").value.collapsed_pairs == 0
