@@ -84,7 +84,8 @@ def of_targets(baselines: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
 def heatmap_of(squares: pd.DataFrame, title: str, metric: str, setting: str) -> Drawing:
     """The figure of these squares, its colours as deep as the gains of its transfers ask."""
     is_merged, setting = of_merged(squares), setting.replace("%", "pct")
-    caption = f"Gains in points, targets scored by {METRIC_NAMES[metric]}"
+    what = "Gains in points, targets scored" if squares.intermediate.any() else "Targets alone, scored"
+    caption = f"{what} by {METRIC_NAMES[metric]}"
     caption += ("" if setting == "full" else f", setting {setting}") + "; the number is the score."
     caption += " Merged intermediates stand below the lower line." if is_merged.any() else ""
     draw = partial(heatmap, metric=metric, limit=colour_limit(as_written(squares).points[~is_merged]))

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr
 
 from analysis.gains.significance import LEVEL
-from analysis.importance.grid import Grid
+from analysis.importance.grid import FEATURES, SENSITIVITY, Grid
 from analysis.importance.likelihood import DRAWS, SAME, Effects, Likelihoods, Model, share_reaching, standardised
 from tasks.plain_text import counted
 
@@ -397,7 +397,8 @@ def why_not(grid: Grid) -> str | None:
     """Why the gains of a grid cannot be tested; None if they can."""
     counts = len(grid.tasks), len(np.unique(grid.family[grid.mask.any(axis=0)]))  # families of targets
     if not grid.constructs:
-        return "no task has ratings"
+        is_rated = grid.left_out.keys() - {*FEATURES, SENSITIVITY}
+        return "ratings do not differ between tasks" if is_rated else "no task has ratings"
     if counts[0] < FEWEST_TASKS or counts[1] < FEWEST_FAMILIES:
         has = counted(max(0, counts[1] - 1), "degree of freedom", "degrees of freedom")
         return (

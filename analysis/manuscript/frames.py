@@ -1,6 +1,6 @@
 """What a manuscript is about, and the CSV files that its tables, numbers and figures are made from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ import pandas as pd
 from adapters_store import disk
 from adapters_store.listing import SEARCHES
 from adapters_store.record import imports_of, read_signed
-from adapters_store.roles import BASELINE, MERGED_ROLES, WHOLE_MODELS, planned_role
+from adapters_store.roles import FLOOR, MERGED_ROLES, planned_role
 from adapters_store.store import Store
 from analysis.figures.drawing import Drawing
+from analysis.figures.heatmaps import of_targets
 from analysis.figures.paper_figures import paper_figures
 from analysis.figures.plan import PlannedFigure
 from analysis.figures.register import figures_of
@@ -41,6 +42,7 @@ PUBLISHED_STUDY = {
     "splits": "as-published",
 }
 NO_TASKS: Mapping[str, Mapping[str, Any]] = {}
+NO_TRANSFER = "no transfer is planned"
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Subject:
 
     def why_no_slopes(self) -> str | None:
         """Why the mixed model can say nothing of ratings; None if it can."""
+        if self.results.gains.empty:
+            return NO_TRANSFER
         specification = self.question.primary.specification
         return why_no_slopes(grid_of(self.results, specification, self.question.similarities))
 
@@ -137,10 +141,13 @@ SPLITS = ("train", "validation", "test")
 DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
 
-def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list[Drawing | PlannedFigure]:
+def write_data(
+    subject: Subject, out: Path, progress: Progress = silent
+) -> tuple[list[Drawing | PlannedFigure], NamedFrames]:
     """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs.
 
-    Returned are the figures that there is something to draw of; none is drawn.
+    Returned are the figures that there is something to draw of, none of them drawn, and the frames as they are read
+    from their files; what else lies in ``out`` is not read.
     """
     _, sections = all_answers(subject.question, "guarded", progress)
     frames = paper_tables(subject.question) | {name: frame for part in sections for name, frame in part.frames.items()}
@@ -149,15 +156,17 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> list
     figures = [*(figures_of(subject.stored) if subject.stored else ()), *paper_figures(subject.question)]
     figures = [figure for figure in figures if figure.caption]
     further = {**{figure.name: figure.frame for figure in figures}, **_further(subject)}
-    for name, frame in (frames | {name: frame for name, frame in further.items() if len(frame)}).items():
+    frames |= {name: frame for name, frame in further.items() if len(frame)}
+    for name, frame in frames.items():
         write_csv(frame, out / name)
-    return [*figures, *(figure for part in sections for figure in part.figures)]
+    figures += [figure for part in sections for figure in part.figures]
+    return figures, read_data(out / f"{name}.csv" for name in frames)
 
 
-def read_data(folder: Path) -> NamedFrames:
-    """All frames of a folder by name; empty text stays empty."""
+def read_data(paths: Iterable[Path]) -> NamedFrames:
+    """The frames of these files by name; empty text stays empty."""
     frames = {}
-    for path in sorted(folder.glob("*.csv")):
+    for path in paths:
         frame = pd.read_csv(path, dtype={"intermediate": object})  # empty throughout where no transfer is there
         texts = [name for name in frame if frame[name].dtype == object or str(frame[name].dtype).startswith("str")]
         frames[path.stem] = frame.fillna(dict.fromkeys(texts, ""))
@@ -178,7 +187,7 @@ def _further(subject: Subject) -> NamedFrames:
         frames["gains"] = tested[["intermediate", "target", "setting", *INTERVAL]]
         frames["error_parts"] = error_parts(tested)
         frames |= {name: getattr(subject.stored, name) for name in BESIDE}
-        frames["cells"] = subject.stored.cells
+        frames["cells"] = subject.stored.planned
         frames["corrections"] = corrections(tested)
         if len(probed := subject.stored.probes):
             frames |= {"probes": probed, "context_sensitivity": context_by_task(probed, subject.stored.gains)}
@@ -222,8 +231,7 @@ def alone(subject: Subject) -> pd.DataFrame:
     """One row per target and setting: its score alone, with interval and floor where predictions are stored."""
     columns = ["target", "setting", "metric", "n_seeds", "score", "low", "high", "floor", "n_test", "n_groups"]
     if subject.stored:
-        frame = subject.stored.baselines
-        return frame[frame.role == BASELINE].reindex(columns=columns)
+        return of_targets(subject.stored.baselines, subject.stored.gains).reindex(columns=columns)
     first = pairs(subject).drop_duplicates(["target", "setting"]).rename(columns={"baseline": "alone"})
     tests = subject.results.tasks.set_index("task").n_test
     rows = first.assign(score=first.alone, n_test=first.target.map(tests))
@@ -328,7 +336,7 @@ def _claims(stored: StudyResults | None) -> dict[str, float]:
 
 def _mark_count(marks: pd.Series) -> float:
     """How many pairs have a mark; not a number where nobody looked for it."""
-    return float(marks.fillna(False).astype(bool).sum()) if marks.notna().any() else np.nan
+    return float(marks.fillna(False).astype(bool).sum()) if marks.empty or marks.notna().any() else np.nan
 
 
 def _costs(subject: Subject) -> dict[str, float]:
@@ -337,13 +345,13 @@ def _costs(subject: Subject) -> dict[str, float]:
         names = ("cells_planned", "cells_finished", "seeds", "hours", "processor_hours", *DRAWN)
         return dict.fromkeys((*names, "trained_parameters_least", "trained_parameters_most"), np.nan)
     records, study = subject.stored.records, subject.study
-    adapters = [record.results for record in records if record.spec.get("role") not in WHOLE_MODELS]
+    adapters = [record.results for record in subject.stored.adapters]
     sizes = [result["trainable_parameters"] for result in adapters if "trainable_parameters" in result]
     draws = subject.stored.gains.draws[subject.stored.gains.p.notna()]
     drawn = (draws.min(), draws.max(), (draws > draws.min()).sum()) if len(draws) else [np.nan] * 3
     spent = [provenance.provenance for provenance in records]
     return {
-        "cells_planned": len(subject.stored.cells),
+        "cells_planned": int((subject.stored.planned.role != FLOOR).sum()),
         "cells_finished": len(records),
         "seeds": len(study.get("seeds", ())),
         "hours": sum(provenance["wall_seconds"] for provenance in spent) / 3600,

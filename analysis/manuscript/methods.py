@@ -12,7 +12,7 @@ from typing import Any
 from adapters_store.record import Record
 from adapters_store.roles import CONTROL, RANDOM, SELF, SHUFFLED, WHOLE_MODELS
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.manuscript.frames import Subject
+from analysis.manuscript.frames import NO_TRANSFER, Subject
 from analysis.manuscript.references import (
     ADAPTER,
     BACKBONE,
@@ -24,7 +24,9 @@ from analysis.manuscript.references import (
     MIXED,
     OVER_ROWS,
     OVER_SEEDS,
+    OVER_SYSTEMS,
     PAPERS_WAY,
+    RESAMPLED,
     STATISTICS,
     SYSTEM,
     TRAINING,
@@ -32,6 +34,7 @@ from analysis.manuscript.references import (
     keys_of,
     origin_of,
 )
+from analysis.results.leaderboard import has_systems
 from analysis.sections.in_short import seeds_of
 from analysis.tables import few, inline, percent, tally
 from tasks.plain_text import counted
@@ -87,11 +90,9 @@ def _data(subject: Subject, uses: Sequence[Use]) -> str:
 def _tests(subject: Subject, uses: Sequence[Use]) -> str:
     tested = subject.results.gains[subject.results.gains.p.notna()]
     if tested.empty:
-        return (
-            "A gain is the score of a transfer less that of its target alone. Single gains are not tested, since no"
-            " predictions are available."
-        )
-    names = ("resampled groups of test rows", "correction (false discovery rate)", "correction (family-wise)")
+        gain = "A gain is the score of a transfer less that of its target alone. Single gains are not tested, since"
+        return f"{gain} {_untested(subject)}. {_tests_of_systems(subject, uses)}".strip()
+    names = (RESAMPLED, "correction (false discovery rate)", "correction (family-wise)")
     group, rate, familywise = (keys_of(uses, STATISTICS, name) for name in names)
     parts = [
         "A gain is the score of a transfer less that of its target alone on the same test items, in points (x 100).",
@@ -102,8 +103,27 @@ def _tests(subject: Subject, uses: Sequence[Use]) -> str:
         " significantly above and [[StudySignificantHarms]] below the target alone; onto the [[StudyTargetsLearned]]"
         " targets that have learned (above the floor, not below words, not best at the last epoch), without collapsed"
         " and contaminated pairs, [[StudyCountedGains]] and [[StudyCountedHarms]].",
+        _tests_of_systems(subject, uses),
     ]
     return " ".join(filter(None, parts))
+
+
+def _untested(subject: Subject) -> str:
+    """Why no gain has a p value."""
+    return NO_TRANSFER if subject.results.gains.empty else "no predictions are available"
+
+
+def _tests_of_systems(subject: Subject, uses: Sequence[Use] = ()) -> str:
+    """How the leaderboard tests systems; nothing for a study without one."""
+    if subject.stored is None or not has_systems(subject.stored.manifest):
+        return ""
+    how = f"by paired draws of whole groups of test items{keys_of(uses, STATISTICS, RESAMPLED)}"
+    if subject.study.get("protocol", {}).get("repeats", 1) > 1:
+        how = "over repeated splits with the variance of Nadeau and Bengio (2003)"
+    return (
+        f"On the leaderboard all ways to solve a target are tested against each other {how}; p values are corrected"
+        f" for all pairs of a target by the step-down maximum{keys_of(uses, STATISTICS, OVER_SYSTEMS)}."
+    )
 
 
 def draws_of(subject: Subject) -> str:
@@ -160,7 +180,7 @@ def _explanation(subject: Subject, uses: Sequence[Use]) -> str:
 
 
 NOT_PRINTED = "Not known: the paper's tables do not say it, and nothing was trained here."
-NO_RECORD = "Not known: no cell is finished."
+NO_RECORD = "Not known: no finished cell says it."
 Answer = tuple[str, str]
 
 
@@ -194,12 +214,13 @@ def _data_answers(subject: Subject) -> Iterator[Answer]:
 
 def _computing(subject: Subject) -> Iterator[Answer]:
     records = subject.stored.records if subject.stored else ()
+    backbones = (record.spec["backbone"] for record in records if "backbone" in record.spec)
     none = NO_RECORD if subject.stored else NOT_PRINTED
     questions = {
         "On which devices?": (record.provenance["device"] for record in records),
         "With which packages?": (inline(record.provenance["versions"]) for record in records),
         "With which code?": (record.provenance["code"] for record in records),
-        "Which weights of the backbone (sha256)?": (record.spec["backbone"]["weights_sha256"] for record in records),
+        "Which weights of the backbone (sha256)?": (backbone["weights_sha256"] for backbone in backbones),
     }
     for question, answers in questions.items():
         yield question, tally(answers, "training", none)
@@ -247,12 +268,11 @@ def _settings(subject: Subject) -> Iterator[Answer]:
 
 
 def _statistics(subject: Subject) -> Iterator[Answer]:
-    if subject.results.gains.p.isna().all():
-        yield "Which tests?", "No test of single gains: no predictions are there."
-    else:
-        text = f"paired draws of groups of test items ({draws_of(subject)}); Benjamini and Hochberg over"
-        gains = "[[StudyPairsTested]] gains; effects and intervals are given beside p values."
-        yield "Which tests?", f"Two-sided, {text} {gains}"
+    text = f"No test of single gains: {_untested(subject)}."
+    if subject.results.gains.p.notna().any():
+        text = f"Two-sided, paired draws of groups of test items ({draws_of(subject)}); Benjamini and Hochberg over"
+        text += " [[StudyPairsTested]] gains; effects and intervals are given beside p values."
+    yield "Which tests?", f"{text} {_tests_of_systems(subject)}".strip()
     yield "What was declared beforehand?", subject.question.primary.line()
 
 
@@ -260,8 +280,9 @@ def _limits(subject: Subject) -> Iterator[Answer]:
     yield (
         "What failed?",
         (
-            "[[StudyCollapsedPairs]] pairs collapsed, [[StudyContaminatedPairs]] were tested on training material;"
-            " they are kept and marked. [[StudyPairsFinished]] of [[StudyPairsPlanned]] pairs are finished."
+            "[[StudyCollapsedPairs]] pairs have a collapsed run, their own or the target's; [[StudyContaminatedPairs]]"
+            " were tested on training material; they are kept and marked. [[StudyPairsFinished]] of"
+            " [[StudyPairsPlanned]] pairs are finished."
         ),
     )
     for limit in subject.question.limits:
@@ -415,8 +436,7 @@ def _setting(spec: Spec, name: str) -> Any:  # noqa: ANN401 - a setting is a num
 
 def records_of(subject: Subject) -> Sequence[Record]:
     """The finished records of adapters; a whole model that was trained beside them is a reference, not one of them."""
-    records = subject.stored.records if subject.stored else ()
-    return [record for record in records if record.spec.get("role") not in WHOLE_MODELS]
+    return subject.stored.adapters if subject.stored else ()
 
 
 def _values(subject: Subject, read: Callable[[Spec], Any], words: Callable[[Any], str | None] = str) -> Values:

@@ -16,7 +16,7 @@ from adapters_store.disk import write_text
 from analysis.figures.drawing import Drawing
 from analysis.gains.comparisons import AGAINST
 from analysis.manuscript.figures import write_figures
-from analysis.manuscript.frames import NamedFrames, Subject, read_data, write_data
+from analysis.manuscript.frames import NamedFrames, Subject, write_data
 from analysis.manuscript.layout import (
     NUMBER,
     Venue,
@@ -290,13 +290,12 @@ def write_paper(
     """Write data, tables, numbers, figures, methods, checklist, references and main.tex into ``out``.
 
     ``texts`` are files in which macros stand for numbers (``fill``); each goes, filled, into ``out/texts``. Returned
-    are the paths of main.tex and of those. Tables, numbers and figures are made from the CSV files in ``out/data``
-    alone. Equal stores give equal bytes.
+    are the paths of main.tex and of those. Tables, numbers and figures are made from the CSV files that go into
+    ``out/data`` alone. Equal stores give equal bytes.
     """
     read = {path: read_text(path, "utf-8", "", methodcaller("read")) for path in texts}
-    figures = write_data(subject, out / "data", progress)
-    frames, banner = read_data(out / "data"), subject.results.banner
-    quoted = numbers(frames)
+    figures, frames = write_data(subject, out / "data", progress)
+    quoted, banner = numbers(frames), subject.results.banner
     write_numbers(quoted, out)
     copies = {out / "texts" / path.name: fill(text, quoted, str(path)) for path, text in read.items()}
     made = tables(frames, banner)

@@ -335,7 +335,7 @@ def _key(part: pd.DataFrame) -> str:
     if part.p_bh.isna().all():
         notes = [NO_P_VALUE]
     if (part.collapsed == True).any():  # noqa: E712 - a column of True, False and nothing
-        notes.append(f"{DAGGER} collapsed: no better than the majority class (r: 0).")
+        notes.append(f"{DAGGER} collapsed in a seed: this cell or the target alone.")
     if (part.contaminated == True).any():  # noqa: E712
         notes.append(f"{DOUBLE_DAGGER} contaminated: test items are training material.")
     if part.score.isna().any():

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from adapters_store.record import Record
-from adapters_store.roles import MERGED_ROLES, SYSTEMS, planned_role
+from adapters_store.roles import FLOOR, MERGED_ROLES, SYSTEMS, WHOLE_MODELS, planned_role
 from adapters_store.store import Store
 from analysis.gains.baselines import baselines, learned, other_gains, with_learning
 from analysis.gains.cells import Manifest, Snapshot, cells, contamination
@@ -66,8 +66,15 @@ class StudyResults:
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
-        """The records of the finished ones of ``cells``, in their order."""
-        return tuple(self.store.get(key) for key in self.cells.key[self.cells.status == "done"])
+        """The records of all finished cells but floors, in the order of ``planned``."""
+        done = self.planned[(self.planned.status == "done") & (self.planned.role != FLOOR)]
+        return tuple(map(self.store.get, done.key))
+
+    @cached_property
+    def adapters(self) -> tuple[Record, ...]:
+        """Those of adapters: of no system and no whole model."""
+        apart = (*SYSTEMS, *WHOLE_MODELS)
+        return tuple(record for record in self.records if record.spec.get("role") not in apart)
 
     @cached_property
     def gains(self) -> pd.DataFrame:

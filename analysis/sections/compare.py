@@ -116,18 +116,17 @@ def side_of_study(study: StudyResults) -> Side:
     records = [study.store.get(key) for key in done.key]
     splits = {key: str(record.spec["splits_hash"]) for key, record in zip(done.key, records, strict=True)}
     done = done.assign(intermediate=done.intermediate.fillna(done.system), splits=done.key.map(splits))
-    adapters = [record for record in records if "system" not in record.spec]
     groups = done.groupby(CELL, sort=False)
     scores = groups.agg(metric=("metric", "first"), score=("score", "mean"), splits=("splits", "first"))
     scores["n_seeds"] = groups.size()
     facts = flat({name: value for name, value in manifest["study"].items() if name not in (*UNNAMED, *BY_TARGET)})
     facts |= {
-        "backbone weights, sha256": each(record.spec["backbone"]["weights_sha256"] for record in adapters),
-        "training version": each(record.spec["training_version"] for record in adapters),
+        "backbone weights, sha256": each(record.spec["backbone"]["weights_sha256"] for record in study.adapters),
+        "training version": each(record.spec["training_version"] for record in study.adapters),
         "code": each(record.provenance["code"] for record in records),
     }
     titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}
-    trained = {record.spec["target"]: flat({"training": record.spec["training"]}) for record in adapters}
+    trained = {record.spec["target"]: flat({"training": record.spec["training"]}) for record in study.adapters}
     scores = scores.reset_index()
     stored = StoredStudy(study.store, manifest)
     return Side(

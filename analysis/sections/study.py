@@ -237,11 +237,11 @@ def caveats(study: StudyResults) -> Section:
 
 def provenance(study: StudyResults) -> Section:
     """Versions, machines and keys behind the page."""
-    records = study.records
+    records, specs = study.records, [record.spec for record in study.records]
     facts = {
         "manifest written": study.manifest["created"],
-        "training version": tally(record.spec["training_version"] for record in records),
-        "backbone weights, sha256": tally(record.spec["backbone"]["weights_sha256"] for record in records),
+        "training version": tally(spec["training_version"] for spec in specs if "training_version" in spec),
+        "backbone weights, sha256": tally(spec["backbone"]["weights_sha256"] for spec in specs if "backbone" in spec),
         "code": tally(record.provenance["code"] for record in records),
         "devices": tally(record.provenance["device"] for record in records),
         "packages": tally(inline(record.provenance["versions"]) for record in records),

@@ -12,7 +12,7 @@ from analysis.importance import questions
 from analysis.importance.grid import UNDECLARED, Specification
 from analysis.importance.question import of_study
 from analysis.importance.questions import Rectangle, answers
-from analysis.manuscript.frames import read_data, stored_study, write_data
+from analysis.manuscript.frames import stored_study, write_data
 from analysis.manuscript.paper import numbers
 from analysis.manuscript.tables import tables
 from analysis.results.results import Results
@@ -317,8 +317,7 @@ def test_cells_that_a_declaration_leaves_out_are_not_asked(study, tmp_path):
 
 
 def test_a_manuscript_prints_every_answer_and_names_its_numbers(study, tmp_path):
-    write_data(stored_study(study.store, study.manifest), tmp_path)
-    frames = read_data(tmp_path)
+    _, frames = write_data(stored_study(study.store, study.manifest), tmp_path)
     answered = frames["declared_questions"].set_index("part")
     (table,) = [table for table in tables(frames, "") if table.name == "questions"]
     assert [row[1] for row in table.rows] == list(answered.index)

@@ -5,11 +5,13 @@ import re
 
 import pytest
 
-from analysis.manuscript.frames import data_sets, read_data, stored_study, write_data
+from analysis.figures.heatmaps import heatmaps
+from analysis.manuscript.frames import data_sets, stored_study, write_data
 from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.references import DATA, licences, uses_of
 from analysis.sections.blocks import markdown
 from analysis.sections.gains import gains as gains_section
+from analysis.sections.study import provenance
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.page_study import with_frames
 
@@ -249,8 +251,7 @@ def test_gains_that_were_drawn_more_often_are_counted_in_the_text_and_the_report
     subject = dataclasses.replace(subject, stored=with_frames(subject.stored, gains=drawn))
     text = dict(methods(subject, uses_of(subject)))["Gains and tests"]
     assert "[[StudyDrawsMost]] of the [[StudyGainsDrawnMore]] gains" in text
-    write_data(subject, tmp_path / "data")
-    run = read_data(tmp_path / "data")["run"].set_index("fact").value
+    run = write_data(subject, tmp_path / "data")[1]["run"].set_index("fact").value
     assert (run.draws, run.draws_most, run.gains_drawn_more) == (10_000, 100_000, 1)
     page = markdown([gains_section(subject.stored)])
     assert "from 10000 paired draws (of 1 gain 100000" in page
@@ -258,9 +259,36 @@ def test_gains_that_were_drawn_more_often_are_counted_in_the_text_and_the_report
 
 
 def test_the_papers_of_systems_are_cited_and_words_and_majorities_are_nobodys(tmp_path):
-    kinds = {"epitome_er": {"system": "clsn", "version": 1}, "news_empathy": {"system": "tfidf", "version": 1}}
-    subject = stored_study(*fake_study(tmp_path, TASKS, spec_of=specs(by_task=kinds)))
+    subject = stored_study(*fake_study(tmp_path, TASKS, spec_of=specs(), systems=("clsn", "tfidf")))
     uses = [use for use in uses_of(subject) if use.kind == "system"]
     assert [(use.name, use.keys) for use in uses] == [("clsn", ("jiang-etal-2023-empathy",))]
     sentence = "Systems other than adapters were given the same rows: clsn [@jiang-etal-2023-empathy]."
     assert sentence in dict(methods(subject, uses_of(subject)))["Models"]
+
+
+def test_the_cells_of_systems_count_among_trainings_hours_and_devices_and_floors_do_not(tmp_path):
+    store, manifest = fake_study(tmp_path / "store", TASKS, systems=("clsn", "tfidf"), references=("finetuned",))
+    for cell in manifest["cells"]:
+        cell["role"] = "floor" if cell.get("system") == "tfidf" else cell["role"]
+    subject = stored_study(store, manifest)
+    run = write_data(subject, tmp_path / "data")[1]["run"].set_index("fact").value
+    assert (run.cells_planned, run.cells_finished, run.hours) == (8, 8, pytest.approx(8 * 1.5 / 3600))
+    answers, page = dict(checklist(subject)), markdown([provenance(subject.stored)])
+    assert answers["On which devices?"] == "cpu (8 trainings)" and "devices: cpu (8 cells)" in page
+    assert answers["Which weights of the backbone (sha256)?"] == f"{'f' * 64} (6 trainings)"
+
+
+def test_a_study_without_transfers_says_so_and_how_its_systems_are_tested(tmp_path):
+    store, manifest = fake_study(tmp_path, TASKS, systems=("clsn",))
+    cells = [cell for cell in manifest["cells"] if cell["role"] != "transfer"]
+    subject = stored_study(store, manifest | {"cells": cells})
+    text, answers = dict(methods(subject, uses_of(subject))), dict(checklist(subject))
+    tests = text["Gains and tests"]
+    assert "are not tested, since no transfer is planned. On the leaderboard all ways" in tests
+    assert "groups of test items [@field-welsh-2007-bootstrapping]; p values" in tests
+    assert tests.endswith("step-down maximum [@westfall-young-1993-resampling].")
+    assert "cannot be said: no transfer is planned." in text["What explains a gain"]
+    assert answers["Which tests?"].startswith("No test of single gains: no transfer is planned. On")
+    captions = [figure.caption for figure in heatmaps(subject.stored)]
+    assert captions[0] == "Targets alone, scored by macro-F1; the number is the score."
+    assert write_data(subject, tmp_path / "data")[1]["run"].set_index("fact").value.collapsed_pairs == 0

@@ -60,7 +60,7 @@ def check_numbers(folder):
 
 
 def test_a_study_without_words_has_no_macro_of_them_and_counts_no_gain(folder):
-    macros = {number.macro: number.printed for number in numbers(read_data(folder / "data"))}
+    macros = {number.macro: number.printed for number in numbers(read_data((folder / "data").glob("*.csv")))}
     assert not macros.get("LearnedWordsEpitomeErFull") and macros.get("StudyCountedPairs") == "0"
 
 
@@ -92,6 +92,12 @@ def test_the_document_holds_every_part_and_every_part_is_there(folder):
     assert r"\usepackage[preprint]{acl}" in text
     for name in (*tables, *(f"../{name}" for name in ("methods", "checklist"))):
         assert (folder / "tables" / f"{name}.md").is_file()
+
+
+def test_a_pair_is_called_collapsed_where_a_run_of_it_or_of_its_target_is(folder):
+    note = "\u2020 collapsed in a seed: this cell or the target alone."
+    assert note in (folder / "tables" / "scores-macro-f1-full.md").read_text(encoding="utf-8")
+    assert "2 pairs have a collapsed run, their own or the target's;" in (folder / "checklist.md").read_text()
 
 
 def test_macros_and_references_of_the_text_exist(folder):
@@ -164,19 +170,13 @@ def test_a_width_too_small_and_two_widths_are_refused(command, tmp_path):
 def test_an_unfinished_or_larger_study_is_told_as_it_is(tmp_path, options, said):
     subject = small_subject(tmp_path, TASKS[2:], **options)
     parts = methods(subject, uses_of(subject))
-    frames = written(subject, tmp_path)
+    _, frames = write_data(subject, tmp_path / "data")
     printed_numbers = {one.macro: one.printed for one in numbers(frames) if one.printed}
     text = " ".join(layout.as_markdown(part, printed_numbers) for _, part in parts)
     assert said in text
     assert "(not known)" not in " ".join(answer for _, answer in checklist(subject))
     for table in tables(frames, ""):
         assert not re.search(r"\bnan\b|<NA>", table_as_latex(table, VENUES["acl"]))
-
-
-def written(subject, folder):
-    """The frames of a study as they are read back."""
-    write_data(subject, folder / "data")
-    return read_data(folder / "data")
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ def test_equal_stores_give_equal_bytes(tmp_path):
 
 
 def test_a_text_of_ones_own_gets_the_numbers_that_its_macros_name(folder, tmp_path):
-    named = numbers(read_data(folder / "data"))
+    named = numbers(read_data((folder / "data").glob("*.csv")))
     first = next(number for number in named if number.printed)
     text = f"Of [[StudyTasks]] tasks: [[{first.macro}]], not [one] or [[]].\n"
     known = {number.macro: number.printed for number in named}
@@ -203,14 +203,14 @@ def test_a_macro_names_no_cell_that_is_empty(tmp_path):
     row |= dict.fromkeys(means.columns) | {"points": 1.5}
     write_csv(pd.DataFrame([row]), tmp_path / "control_means")
     write_csv(pd.DataFrame({"fact": ["tasks"], "value": [2.0]}), tmp_path / "run")
-    [number] = [number for number in numbers(read_data(tmp_path)) if number.printed == "1.5"]
+    [number] = [number for number in numbers(read_data(tmp_path.glob("*.csv"))) if number.printed == "1.5"]
     assert number.macro == "ControlPointsSelfMacroFOne"
     assert number.row == "control=self; intermediate=; metric=macro_f1; setting=full"
 
 
 @pytest.mark.parametrize("macro", ["StudyTask", "Nothing"])
 def test_a_text_that_quotes_an_unknown_number_is_refused_with_its_line(folder, macro):
-    named = numbers(read_data(folder / "data"))
+    named = numbers(read_data((folder / "data").glob("*.csv")))
     hint = "; did you mean 'StudyTasks'?" if macro == "StudyTask" else ""
     with pytest.raises(UnknownNumber, match=rf"^own.md:2: \[\[{macro}\]\] is no number of this study{re.escape(hint)}"):
         fill(f"Fine: [[StudyTasks]]\nnot: [[{macro}]]\n", named, "own.md")

@@ -182,9 +182,15 @@ def written(tmp_path_factory):
     return out
 
 
-def test_every_score_of_the_leaderboard_stands_in_its_table(written):
+@pytest.fixture(scope="module")
+def frames(written):
+    """The frames of that manuscript."""
+    return read_data((written / "data").glob("*.csv"))
+
+
+def test_every_score_of_the_leaderboard_stands_in_its_table(written, frames):
     board = pd.read_csv(written / "data/leaderboard.csv", keep_default_na=False)
-    (table,) = systems(read_data(written / "data"), pd.Series({TASK: "ER", OTHER: "News"}))
+    (table,) = systems(frames, pd.Series({TASK: "ER", OTHER: "News"}))
     assert len(table.rows) == len(board) == 7, "alone, transfer and two systems; of the other task one system"
     targets = [row[0] for row in table.rows]
     assert [name for name in targets if name] == ["ER", "News"] and table.rules == (targets.index("News"),)
@@ -197,24 +203,21 @@ def test_every_score_of_the_leaderboard_stands_in_its_table(written):
     assert "systems-full" in (written / "main.tex").read_text()
 
 
-def test_the_highest_score_and_those_tied_with_it_are_bold(written):
-    frames = read_data(written / "data")
+def test_the_highest_score_and_those_tied_with_it_are_bold(frames):
     board = frames["leaderboard"]
     bold = [type(row[2]) is not str for row in next(systems(frames, pd.Series({TASK: "ER", OTHER: "News"}))).rows]
     assert bold == [row.rank == 1 or str(row.is_tied) == "True" for row in board.itertuples()]
     assert any(bold)
 
 
-def test_a_system_that_leaks_is_marked_and_explained(written):
-    frames = read_data(written / "data")
+def test_a_system_that_leaks_is_marked_and_explained(frames):
     board = frames["leaderboard"].assign(is_leaking=[place == 1 for place in range(len(frames["leaderboard"]))])
     (table,) = systems({**frames, "leaderboard": board}, pd.Series({TASK: "ER", OTHER: "News"}))
     assert [row[1].endswith("\u2020") for row in table.rows] == list(board.is_leaking)
     assert "leaks" in table.caption
 
 
-def test_rationales_stand_with_both_constants_in_every_form(written):
-    frames = read_data(written / "data")
+def test_rationales_stand_with_both_constants_in_every_form(frames):
     known = frames["leaderboard_rationales"]
     (table,) = rationales(frames, pd.Series({TASK: "ER"}))
     assert [row[1] for row in table.rows] == list(dict.fromkeys(known.system)) and len(table.rows) == 3
@@ -224,8 +227,8 @@ def test_rationales_stand_with_both_constants_in_every_form(written):
     assert numbers == pytest.approx(wanted, abs=0.006)
 
 
-def test_a_study_without_systems_has_no_such_table(written):
-    frames = {name: frame for name, frame in read_data(written / "data").items() if not name.startswith("leaderboard")}
+def test_a_study_without_systems_has_no_such_table(frames):
+    frames = {name: frame for name, frame in frames.items() if not name.startswith("leaderboard")}
     assert not {"systems-full", "rationales"} & {table.name for table in tables(frames, "")}
 
 
@@ -339,7 +342,7 @@ def test_sources_are_those_of_the_rules_that_the_study_has(tmp_path):
 
 
 def test_frames_tables_numbers_and_heatmaps_have_the_rows_and_counts_of_gains_have_them_not(subject, tmp_path):
-    figures, frames = write_data(subject, tmp_path), read_data(tmp_path)
+    figures, frames = write_data(subject, tmp_path)
     (table,) = merged_table(frames)
     assert [row[0] for row in table.rows] == list(ROWS)
     assert {"Less chosen single", "Less mean of singles", "Less random", "Less self"} <= {c.head for c in table.columns}
@@ -354,6 +357,23 @@ def test_frames_tables_numbers_and_heatmaps_have_the_rows_and_counts_of_gains_ha
     assert set(forest.frame.row[forest.frame.kind == "merged"]) == set(ROWS)
 
 
+def test_a_task_that_is_but_an_intermediate_is_no_target_in_print(tmp_path):
+    store, manifest = fake_study(tmp_path / "store", TASKS)
+    cells = [cell for cell in manifest["cells"] if (cell["role"], cell["target"]) != ("transfer", "tone")]
+    _, frames = write_data(stored_study(store, manifest | {"cells": cells}), tmp_path / "data")
+    made = {table.name: table for table in tables(frames, "")}
+    heads = [column.head for column in made["scores-macro-f1-full"].columns]
+    assert heads[1:] == [row[0] for row in made["alone"].rows] == ["Title of hope", "Title of role"]
+
+
+def test_what_another_study_has_left_in_the_folder_is_not_read_and_stays(tmp_path):
+    left = tmp_path / "data" / "leaderboard.csv"
+    left.parent.mkdir()
+    left.write_text("setting\nfull\n", encoding="utf-8")
+    _, frames = write_data(stored_study(*fake_study(tmp_path / "store", TASKS)), left.parent)
+    assert "pairs" in frames and "leaderboard" not in frames and left.is_file()
+
+
 # A manuscript's numbers of what has learned: scores of words, differences from them, and what may be counted.
 
 
@@ -361,8 +381,8 @@ def test_frames_tables_numbers_and_heatmaps_have_the_rows_and_counts_of_gains_ha
 def quoted(tmp_path_factory):
     root = tmp_path_factory.mktemp("manuscript")
     (store, manifest), results = results_of(root, ["hope"])
-    write_data(stored_study(store, manifest), root / "data")
-    return results, {number.macro: number.printed for number in numbers(read_data(root / "data"))}
+    _, frames = write_data(stored_study(store, manifest), root / "data")
+    return results, {number.macro: number.printed for number in numbers(frames)}
 
 
 def test_words_and_the_difference_from_them_are_those_of_the_table(quoted):

@@ -7,7 +7,7 @@ import pytest
 
 from adapters_store import Store
 from analysis.gains.cells import Snapshot
-from analysis.manuscript.frames import read_data, stored_study, write_data
+from analysis.manuscript.frames import stored_study, write_data
 from analysis.manuscript.paper import numbers
 from analysis.results.study_results import StudyResults
 from analysis.tables import bare
@@ -35,8 +35,8 @@ def numbers_in(page):
 def numbers_of(study, folder):
     """Every number of a shipped study that a text can quote, printed, by its name."""
     store, manifest = open_study(Store(folder / "runs"), study)
-    write_data(stored_study(Snapshot.of(store), manifest), folder / "data")
-    return {number.macro: number.printed for number in numbers(read_data(folder / "data"))}
+    _, frames = write_data(stored_study(Snapshot.of(store), manifest), folder / "data")
+    return {number.macro: number.printed for number in numbers(frames)}
 
 
 @pytest.mark.slow

@@ -207,6 +207,10 @@ def test_a_grid_without_ratings_or_with_equal_gains_cannot_be_asked():
     grid = with_outcome(empty, noise_of(empty, 1)[..., 0])
     assert mixed_test.why_not(grid) is None
     assert mixed_test.why_not(replace(grid, kinds={"samples": "size"})) == "no task has ratings"
+    alike = replace(
+        grid, kinds={}, left_out={"link": "the same for all tasks", "tokens": "not measured for every task"}
+    )
+    assert mixed_test.why_not(alike) == "ratings do not differ between tasks"
     targets = np.arange(12.0)[None] * grid.mask
     for gains in (empty.outcome, targets):
         assert mixed_test.why_not(with_outcome(empty, gains)) == "gains differ by nothing but their tasks"

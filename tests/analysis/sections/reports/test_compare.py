@@ -94,6 +94,14 @@ def test_what_only_one_study_has_or_scores_differently_is_named(sides):
         compared_scores(a, replace(b, scores=b.scores.assign(target="elsewhere")))
 
 
+def test_settings_are_those_of_adapters_whatever_whole_models_were_trained_by(tmp_path):
+    options = {"seeds": (1,), "baseline_seeds": (1, 2), "references": ("finetuned",)}
+    rates = {"baseline": 0.001, "transfer": 0.001, "finetuned": 2e-5}
+    study = _stored(tmp_path, "third", **options, spec_of=lambda _, role: {"training": {"learning_rate": rates[role]}})
+    trained = side_of_study(StudyResults.of(*study)).trained
+    assert [facts["training.learning_rate"] for facts in trained.values()] == ["0.001"] * len(TASKS)
+
+
 def test_gains_are_held_against_each_other_pair_by_pair(sides):
     frame = compared_gains(*sides).set_index(["intermediate", "target"])
     assert list(frame.columns) == [name for name in COMPARED if name not in ("intermediate", "target")]

@@ -9,7 +9,7 @@ import pytest
 
 from adapters_store import key_of
 from adapters_store.measures import IN_CLASS, OTHER_REPLY, OTHER_TASK, PROBE, PROBES, SWAPPED, UNCHANGED, measures_of
-from analysis.manuscript.frames import read_data, stored_study, write_data
+from analysis.manuscript.frames import stored_study, write_data
 from analysis.manuscript.layout import printed
 from analysis.manuscript.paper import numbers
 from analysis.results.leaderboard import Contestant
@@ -181,8 +181,8 @@ def test_a_report_draws_what_was_probed_without_asking_anybody(study, probed, mo
 
 def test_a_text_may_quote_what_was_probed_and_what_the_leaderboard_says(study, probed, tmp_path):
     subject = stored_study(study.store, study.manifest())
-    write_data(subject, tmp_path)
-    quoted = {number.macro: number for number in numbers(read_data(tmp_path))}
+    _, frames = write_data(subject, tmp_path)
+    quoted = {number.macro: number for number in numbers(frames)}
     drops = context_sensitivity(study.store, study.manifest())
     assert quoted["ContextSensitivityTeachesEpitomeEr"].printed == printed("points", 100 * drops[ER])
     (changed,) = probed.frame.changed[
