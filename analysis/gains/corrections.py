@@ -217,8 +217,7 @@ def exact_interval(count: ArrayLike, of: ArrayLike, beyond: float = 0.05) -> tup
     """Ends of Clopper and Pearson's (1934) interval of a share, which leaves out ``beyond`` of chances."""
     count, of = np.asarray(count), np.asarray(of)
     low = np.nan_to_num(betaincinv(count, of - count + 1, beyond / 2), nan=0.0)
-    high = np.nan_to_num(betaincinv(count + 1, of - count, 1 - beyond / 2), nan=1.0)
-    return low, high
+    return low, np.nan_to_num(betaincinv(count + 1, of - count, 1 - beyond / 2), nan=1.0)
 
 
 def undecided(

@@ -310,8 +310,7 @@ def _name(pair: PlannedPair) -> tuple[str, str]:
 def _scores(pair: PlannedPair, column: ScoredColumn) -> dict[int, float]:
     """Scores of a transfer's finished cells, by seed."""
     seeds = column.seeds(*_name(pair), [cell.seed for cell in pair.cells])
-    scores = column.scores[column.positions(*_name(pair), seeds)]
-    return dict(zip(seeds, scores.tolist(), strict=True))
+    return dict(zip(seeds, column.scores[column.positions(*_name(pair), seeds)].tolist(), strict=True))
 
 
 def _difference(

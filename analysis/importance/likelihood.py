@@ -100,8 +100,7 @@ class Effects:
     def estimated(self, gains: Array) -> Array:
         """Contrasts [n - 1, grids] of gains [tasks, targets, grids]."""
         centred = gains - self._means(gains)
-        moments = (self.weights[..., None] * centred).sum(1)
-        return self.of_facts(self.inverse @ moments)
+        return self.of_facts(self.inverse @ (self.weights[..., None] * centred).sum(1))
 
     def scale(self, gains: Array) -> Array:
         """Residual variance [grids] of gains [tasks, targets, grids] in units of the variance that weights promise.

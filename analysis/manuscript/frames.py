@@ -116,8 +116,7 @@ def stored_study(store: Store, manifest: Mapping[str, Any]) -> Subject:
         if content is None:
             raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
         journals.append(content)
-    searches = tuple(journals)
-    return Subject(of_study(study, Path()), datasets, study, unknown, searches, imports)
+    return Subject(of_study(study, Path()), datasets, study, unknown, tuple(journals), imports)
 
 
 def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:

@@ -118,8 +118,7 @@ class Results:
         cls, store: Store, manifest: Manifest, *, setting: str = "full", draws: int = DRAWS, seed: int = SEED
     ) -> Results:
         """The results of a stored study in one setting; pairs that are not finished have rows without a score."""
-        pairs = gains_of(store, manifest, draws=draws, seed=seed)
-        return cls.from_gains(store, manifest, pairs, setting)
+        return cls.from_gains(store, manifest, gains_of(store, manifest, draws=draws, seed=seed), setting)
 
     @classmethod
     def by_setting(cls, store: Store, manifest: Manifest, pairs: pd.DataFrame) -> dict[str, Results]:
@@ -302,8 +301,7 @@ def read_own_table(scores: Path, ratings: Path | None = None, tasks: Path | None
     )
     extra = [name for name in raw.header if name not in (*NEEDED, *OPTIONAL)]
     unused_columns = [f"Columns that are not used: {few(extra)}."] if extra else []
-    limits = (*_limits(frame, gains), *unused_columns, *of_tasks, *of_ratings)
-    return OwnTable(results, limits)
+    return OwnTable(results, (*_limits(frame, gains), *unused_columns, *of_tasks, *of_ratings))
 
 
 def _transfers(raw: Raw) -> Iterator[Transfer]:

@@ -121,8 +121,7 @@ def plain(text: str) -> str:
     """The text, harmless but for its line breaks and tabs."""
     if text.isprintable():
         return text
-    lines = text.split("\n")
-    return "\n".join("\t".join(map(harmless, line.split("\t"))) for line in lines)
+    return "\n".join("\t".join(map(harmless, line.split("\t"))) for line in text.split("\n"))
 
 
 # Tables and JSON on standard output.

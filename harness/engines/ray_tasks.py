@@ -105,8 +105,7 @@ class Tasks:
 
 def run_pack(pack: RemotePack, job: Job, *after: Sequence[str]) -> list[str]:
     """Run a pack in a task once the tasks that it comes ``after`` have ended; the keys of its cells that are stored."""
-    outcomes = pack(replace(job, log=_log()))
-    return [outcome.cell.key for outcome in outcomes if outcome.error is None]
+    return [outcome.cell.key for outcome in pack(replace(job, log=_log())) if outcome.error is None]
 
 
 def _log() -> str:

@@ -57,8 +57,7 @@ def try_lanes(attempt: Attempt, *, is_halving: bool) -> list[TrialResult]:
 
 def _without_test(splits: Splits) -> Splits:
     """The training and validation rows, of the first fold where there are folds; no test row."""
-    first = splits.folds[0] if splits.folds else splits
-    return replace(first, test=())
+    return replace(splits.folds[0] if splits.folds else splits, test=())
 
 
 def _race(

@@ -288,5 +288,4 @@ def seed_of(*parts: object) -> int:
     All randomness of a cell comes from such seeds (docs/training.md), for instance
     ``seed_of("shuffled", target, seed, "train")`` for the permutation of its training labels.
     """
-    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:8], "big") >> 1

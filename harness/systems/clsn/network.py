@@ -132,8 +132,7 @@ class FirstTokenHeads(nn.Module):
 
     def pooled(self, texts: dict[str, Tensor]) -> list[Tensor]:
         """The vector of every task that its head reads, ``[n, w]``: for all the same."""
-        first = self.encoder(**texts).last_hidden_state[:, 0]
-        return [first] * len(self.heads)
+        return [self.encoder(**texts).last_hidden_state[:, 0]] * len(self.heads)
 
 
 class TrainedClsn(EpochTrained[EncodedText]):

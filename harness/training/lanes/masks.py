@@ -302,8 +302,7 @@ def words(keys: Tensor, count: int) -> Tensor:
         other = (middle & LOW).add_(a * d)
         high = (a * c).add_(_upper(middle)).add_(_upper(other)).flip(0)
         even, odd, key = high.bitwise_xor_(odd).bitwise_xor_(key), (even * whole).flip(0), key + weyl
-    blocks_of_words = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
-    return blocks_of_words.flatten(1)[:, :count]
+    return torch.stack([even[0], odd[0], even[1], odd[1]], dim=2).flatten(1)[:, :count]
 
 
 def _upper(values: Tensor) -> Tensor:
