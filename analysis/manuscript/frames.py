@@ -130,6 +130,7 @@ def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[d
 
 
 NamedFrames = dict[str, pd.DataFrame]
+Figures = list[Drawing | PlannedFigure]
 
 
 BESIDE = ("controls", "control_means", "merged", "merged_means", "learned")  # frames of a stored study beside its gains
@@ -140,9 +141,7 @@ SPLITS = ("train", "validation", "test")
 DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
 
-def write_data(
-    subject: Subject, out: Path, progress: Progress = silent
-) -> tuple[list[Drawing | PlannedFigure], NamedFrames]:
+def write_data(subject: Subject, out: Path, progress: Progress = silent) -> tuple[Figures, NamedFrames]:
     """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs.
 
     Returned are the figures that there is something to draw of, none of them drawn, and the frames as they are read

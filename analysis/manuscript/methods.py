@@ -63,20 +63,19 @@ def methods(subject: Subject, uses: Sequence[Use]) -> list[tuple[str, str]]:
 
 
 def caps_of(study: Mapping[str, Any]) -> str:
-    """How many rows of each split are used at most, in words; nothing where all are."""
+    """How many rows of each split are used at most, in words after a semicolon; nothing where all are."""
     names = {"max_train": "training", "max_val": "validation", "max_test": "test"}
     caps = [f"{study[name]} {noun}" for name, noun in names.items() if study.get(name)]
-    return f"at most {', '.join(caps)} rows of a task" if caps else ""
+    return f"; at most {', '.join(caps)} rows of a task" if caps else ""
 
 
 def _data(subject: Subject, uses: Sequence[Use]) -> str:
     study = subject.study
-    caps = f"; {caps_of(study)}" if caps_of(study) else ""
     splits = SPLITS.get(str(study["splits"]), str(study["splits"]))
     text = (
         f"Tasks: [[StudyTasks]], of [[StudyDataSets]] data sets{keys_of(uses, DATA)}; families of data sets that share"
-        f" texts or people: [[StudyFamilies]]. Splits are {splits}{caps}. Transfers between tasks, themes and ratings"
-        f" follow an earlier design{keys_of(uses, DESIGN)}."
+        f" texts or people: [[StudyFamilies]]. Splits are {splits}{caps_of(study)}. Transfers between tasks, themes and"
+        f" ratings follow an earlier design{keys_of(uses, DESIGN)}."
     )
     if subject.results.is_synthetic:
         text = f"The texts are synthetic, made in the forms of these data sets, and say nothing about real ones. {text}"
@@ -91,7 +90,8 @@ def _tests(subject: Subject, uses: Sequence[Use]) -> str:
     tested = subject.results.gains[subject.results.gains.p.notna()]
     if tested.empty:
         gain = "A gain is the score of a transfer less that of its target alone. Single gains are not tested, since"
-        return f"{gain} {_untested(subject)}. {_tests_of_systems(subject, uses)}".strip()
+        why = NO_TRANSFER if subject.results.gains.empty else "no predictions are available"
+        return f"{gain} {why}. {_tests_of_systems(subject, uses)}".strip()
     names = (RESAMPLED, "correction (false discovery rate)", "correction (family-wise)")
     group, rate, familywise = (keys_of(uses, STATISTICS, name) for name in names)
     parts = [
@@ -106,11 +106,6 @@ def _tests(subject: Subject, uses: Sequence[Use]) -> str:
         _tests_of_systems(subject, uses),
     ]
     return " ".join(filter(None, parts))
-
-
-def _untested(subject: Subject) -> str:
-    """Why no gain has a p value."""
-    return NO_TRANSFER if subject.results.gains.empty else "no predictions are available"
 
 
 def _tests_of_systems(subject: Subject, uses: Sequence[Use] = ()) -> str:
@@ -186,13 +181,8 @@ Answer = tuple[str, str]
 
 def checklist(subject: Subject) -> list[Answer]:
     """Questions with their answers."""
-    return [
-        *_data_answers(subject),
-        *_computing(subject),
-        *_settings(subject),
-        *_statistics(subject),
-        *_limits(subject),
-    ]
+    parts = (_data_answers, _computing, _settings, _statistics, _limits)
+    return [answer for part in parts for answer in part(subject)]
 
 
 def _data_answers(subject: Subject) -> Iterator[Answer]:
@@ -200,8 +190,7 @@ def _data_answers(subject: Subject) -> Iterator[Answer]:
     metrics = ", ".join(METRIC_NAMES[metric] for metric in dict.fromkeys(results.tasks.metric))
     facts = "sizes" if results.is_synthetic else "sizes, languages and licences"
     yield "Which data?", f"[[StudyTasks]] tasks of [[StudyDataSets]] data sets; {facts} in a table."
-    caps = f"; {caps_of(study)}" if caps_of(study) else ""
-    yield "Which splits?", f"{study['splits']}; rows of every split in a table{caps}."
+    yield "Which splits?", f"{study['splits']}; rows of every split in a table{caps_of(study)}."
     yield "Which metrics?", f"{metrics}."
     if results.is_synthetic:
         yield "Are the data real?", "No: the texts are synthetic, and no number says anything about real ones."
@@ -239,10 +228,8 @@ def _computing(subject: Subject) -> Iterator[Answer]:
 def _settings(subject: Subject) -> Iterator[Answer]:
     study = subject.study
     if subject.stored is None:
-        yield (
-            "Which training settings?",
-            "Epochs, batch sizes and rates of the paper's Table 4 (data/table-4-training.csv).",
-        )
+        text = "Epochs, batch sizes and rates of the paper's Table 4 (data/table-4-training.csv)."
+        yield "Which training settings?", text
         yield "Which seeds?", NOT_PRINTED
         yield "Which search space?", NOT_PRINTED
         return
@@ -261,14 +248,12 @@ def _settings(subject: Subject) -> Iterator[Answer]:
     yield "Which search space?", "; ".join(spaces) or no_search
     adapter = {name: value for name, value in study["adapter"].items() if value is not None}
     inputs = {"input format": study.get("input_format"), "tokens at most": study.get("max_tokens")}
-    yield (
-        "Which adapter and input?",
-        f"{inline(adapter)}; {inline(inputs)}; precision {study.get('precision', 'fp32')}.",
-    )
+    text = f"{inline(adapter)}; {inline(inputs)}; precision {study.get('precision', 'fp32')}."
+    yield "Which adapter and input?", text
 
 
 def _statistics(subject: Subject) -> Iterator[Answer]:
-    text = f"No test of single gains: {_untested(subject)}."
+    text = "Single gains are not tested."
     if subject.results.gains.p.notna().any():
         text = f"Two-sided, paired draws of groups of test items ({draws_of(subject)}); Benjamini and Hochberg over"
         text += " [[StudyPairsTested]] gains; effects and intervals are given beside p values."
@@ -277,14 +262,12 @@ def _statistics(subject: Subject) -> Iterator[Answer]:
 
 
 def _limits(subject: Subject) -> Iterator[Answer]:
-    yield (
-        "What failed?",
-        (
-            "[[StudyCollapsedPairs]] pairs have a collapsed run, their own or the target's; [[StudyContaminatedPairs]]"
-            " were tested on training material; they are kept and marked. [[StudyPairsFinished]] of"
-            " [[StudyPairsPlanned]] pairs are finished."
-        ),
+    failed = (
+        "[[StudyCollapsedPairs]] pairs have a collapsed run, their own or the target's; [[StudyContaminatedPairs]] were"
+        " tested on training material; they are kept and marked. [[StudyPairsFinished]] of [[StudyPairsPlanned]] pairs"
+        " are finished."
     )
+    yield "What failed?", failed
     for limit in subject.question.limits:
         yield "What cannot be known?", limit
 

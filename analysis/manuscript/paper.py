@@ -125,13 +125,8 @@ QUOTED = (
     quoted_of("figure-2-importances", "Importance", "series feature", ("is_stand_in", False), **IMPORTANCES),
     quoted_of("data_sets", "Data", "task", **SIZES),
 )
-OF_RUN = {
-    "median_points": "points",
-    "largest_gain": "points",
-    "largest_harm": "points",
-    "hours": "hours",
-    "processor_hours": "hours",
-}
+OF_RUN = dict.fromkeys(("median_points", "largest_gain", "largest_harm"), "points")
+OF_RUN |= dict.fromkeys(("hours", "processor_hours"), "hours")
 
 
 def numbers(frames: NamedFrames) -> list[Number]:

@@ -58,12 +58,11 @@ LOSSES = {  # by kind in a spec: what it is called, and who proposed it
 DEFERRED = "weights by effective numbers of rows", ("cui-etal-2019-class",)
 OVER_SEEDS, OVER_ROWS = "degrees of freedom of intervals", "correction over merged rows"
 RESAMPLED, OVER_SYSTEMS = "resampled groups of test rows", "correction over systems"
-STEP_DOWN = ("westfall-young-1993-resampling",)
 GAINS = {
     RESAMPLED: ("field-welsh-2007-bootstrapping",),
     OVER_SEEDS: ("satterthwaite-1946-approximate",),
     "correction (false discovery rate)": ("benjamini-hochberg-1995-controlling", "benjamini-yekutieli-2001-control"),
-    "correction (family-wise)": ("holm-1979-simple", *STEP_DOWN),
+    "correction (family-wise)": ("holm-1979-simple", "westfall-young-1993-resampling"),
     "smallest visible gains": ("johnson-welch-1940-applications",),
 }
 APPROXIMATED = {"correction (false discovery rate)": ("benjamini-hochberg-1995-controlling",)}
@@ -201,9 +200,9 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     elif subject.results.errors == "approximated":
         cited |= APPROXIMATED
     if subject.recipes:
-        cited[OVER_ROWS] = STEP_DOWN
+        cited[OVER_ROWS] = ("westfall-young-1993-resampling",)
     if subject.stored and has_systems(subject.stored.manifest):
-        cited |= {RESAMPLED: GAINS[RESAMPLED], OVER_SYSTEMS: STEP_DOWN}
+        cited |= {RESAMPLED: GAINS[RESAMPLED], OVER_SYSTEMS: ("westfall-young-1993-resampling",)}
     if len(subject.results.ratings):
         cited |= RATINGS
     undrawn = why_not_drawn(subject.results, subject.question.similarities)

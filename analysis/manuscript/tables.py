@@ -202,11 +202,8 @@ def data_sets(frames: NamedFrames) -> Iterator[Float]:
     """Tasks with their splits, and data sets with their licences."""
     frame = frames["data_sets"]
     columns = (
-        *(
-            Column("task", "title"),
-            Column("family", "family"),
-            Column("metric", lambda row: METRIC_NAMES[row["metric"]]),
-        ),
+        *(Column("task", "title"), Column("family", "family")),
+        Column("metric", lambda row: METRIC_NAMES[row["metric"]]),
         Column("classes", _classes, COUNTS),
         *(Column(part, f"n_{part}", "count") for part in SPLITS),
     )

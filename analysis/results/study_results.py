@@ -73,8 +73,7 @@ class StudyResults:
     @cached_property
     def adapters(self) -> tuple[Record, ...]:
         """Those of adapters: of no system and no whole model."""
-        apart = (*SYSTEMS, *WHOLE_MODELS)
-        return tuple(record for record in self.records if record.spec.get("role") not in apart)
+        return tuple(record for record in self.records if record.spec.get("role") not in (*SYSTEMS, *WHOLE_MODELS))
 
     @cached_property
     def gains(self) -> pd.DataFrame:

@@ -288,7 +288,7 @@ def test_a_study_without_transfers_says_so_and_how_its_systems_are_tested(tmp_pa
     assert "groups of test items [@field-welsh-2007-bootstrapping]; p values" in tests
     assert tests.endswith("step-down maximum [@westfall-young-1993-resampling].")
     assert "cannot be said: no transfer is planned." in text["What explains a gain"]
-    assert answers["Which tests?"].startswith("No test of single gains: no transfer is planned. On")
+    assert answers["Which tests?"].startswith("Single gains are not tested. On the leaderboard")
     captions = [figure.caption for figure in heatmaps(subject.stored)]
     assert captions[0] == "Targets alone, scored by macro-F1; the number is the score."
     assert write_data(subject, tmp_path / "data")[1]["run"].set_index("fact").value.collapsed_pairs == 0
