@@ -25,9 +25,9 @@ BF16 = torch.bfloat16
 @cache
 def has_bf16_products() -> bool:
     """Whether this processor multiplies in bf16; oneDNN says so of any with AVX-512, and on some only emulates it."""
-    able = torch.cpu.get_capabilities()
-    has_them = able["architecture"] != "x86_64" or able["avx512_bf16"] or able["amx_bf16"]
-    return bool(has_them and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    able: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch cannot tell
+    is_emulated = able.get("avx512_f") and not (able.get("avx512_bf16") or able.get("amx_bf16"))
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported() and not is_emulated)
 
 
 def is_widened(dtype: torch.dtype, device: torch.device) -> bool:
