@@ -279,9 +279,7 @@ def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> 
         yield "the texts are made up"
     if missing := int((cells.status != "done").sum()):
         yield f"{counted(missing, 'cell')} {_be(missing)} not finished"
-    if len(tested) and (single := int(((tested.seed_error == 0) & (tested.n_seeds == 1)).sum())):
-        which = "every gain is" if single == len(tested) else f"{single} of {len(tested)} gains {_be(single)}"
-        yield f"{which} from one training run, and another seed may give another"
+    yield from _of_one_run((tested.seed_error == 0) & (tested.n_seeds == 1), "gain")
     alone = cells[(cells.role == BASELINE) & cells.collapsed.notna()]
     if len(study.gains):  # of which some tasks may be intermediates alone
         alone = alone[alone.target.isin(study.gains.target)]
@@ -289,9 +287,8 @@ def _reasons(study: StudyResults, cells: pd.DataFrame, tested: pd.DataFrame) -> 
     if titles := [study.title(name) for name in runs.index[runs["sum"] == runs["size"]]]:
         named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
         yield f"{named} alone learned nothing (collapsed{which})"
-    part = runs[(runs["sum"] > 0) & (runs["sum"] < runs["size"])]
-    if named_runs := [f"{study.title(name)} ({some} of {every})" for name, some, every in part.itertuples()]:
-        yield f"runs of the target alone collapsed: {few(named_runs)}"
+    if some := [f"{study.title(name)} ({n} of {every})" for name, n, every in runs.itertuples() if 0 < n < every]:
+        yield f"runs of the target alone collapsed: {few(some)}"
     # Trainings that may not have come to their end.
     flags = cells.is_still_learning.dropna()
     if len(flags) and flags.mean() > MANY_LEARNING:
@@ -321,15 +318,19 @@ def _shared_by_families(study: StudyResults, tested: pd.DataFrame) -> list[str]:
 
 def _reasons_of_board(study: StudyResults, board: pd.DataFrame) -> Iterator[str]:
     """What limits a comparison of systems: one training run, few groups, answers that leak."""
-    if single := int((board.n_seeds <= 1).sum()):
-        which = "every score is" if single == len(board) else f"{single} of {len(board)} scores {_be(single)}"
-        yield f"{which} from one training run, and another seed may give another"
+    yield from _of_one_run(board.n_seeds <= 1, "score")
     small = board[board.n_groups < FEW_GROUPS].drop_duplicates("target")
     if len(small):
         named = [f"{study.title(row.target)} ({row.n_groups})" for row in small.itertuples()]
         yield f"few groups of test rows: {few(named)}"
     if leaking := list(dict.fromkeys(board.system[board.is_leaking])):
         yield f"{few(leaking)} predicted test rows from their own answers and {_be(len(leaking))} not ranked"
+
+
+def _of_one_run(marks: pd.Series, noun: str) -> Iterator[str]:
+    if single := int(marks.sum()):
+        which = f"every {noun} is" if single == len(marks) else f"{single} of {len(marks)} {noun}s {_be(single)}"
+        yield f"{which} from one training run, and another seed may give another"
 
 
 def _next(cells: pd.DataFrame, step: str) -> str:

@@ -135,14 +135,13 @@ class Widened(TorchFunctionMode):
         named = kwargs or {}
         if function not in PRODUCTS or not torch.is_autocast_enabled("cpu"):
             return function(*args, **named)
-        values = [value.to(BF16).float() if _is_real(value) else value for value in (*args, *named.values())]
         with torch.autocast("cpu", enabled=False):
-            product = function(*values[: len(args)], **dict(zip(named, values[len(args) :], strict=True)))
+            product = function(*map(_rounded, args), **{name: _rounded(value) for name, value in named.items()})
         return product.to(BF16)
 
 
-def _is_real(value: object) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+def _rounded(value: Any) -> Any:  # noqa: ANN401 - whatever a function of torch is given
+    return value.to(BF16).float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 class EpochTrained(Fitted, Generic[R]):
